@@ -319,10 +319,10 @@ def test_a_job_is_shown(name, write):
 
         def show() -> None:
             types = infer_job_types(job)
-            plan_text(job, types.owned, types.made)
-            render_json(plan_json(job, types.owned, types.made))
+            plan_text(job, types.owned, types.task_blobs)
+            render_json(plan_json(job, types.owned, types.task_blobs))
             for draw in (drawing.ascii, drawing.mermaid, drawing.dot, svg):
-                draw(job, blob_lines(types.made))
+                draw(job, blob_lines(types.task_blobs))
 
         return show
 

@@ -81,32 +81,36 @@ class Analysis:
         Args:
             there: Per node, the names that exist before.
         """
-        left = find_state(self._check_group("init", there, {}), self._faults)
-        self._callables = {node: frozenset(one.callables) for node, one in left.items()}
-        return left
+        names_by_node = find_state(self._check_group("init", there, {}), self._faults)
+        self._callables = {
+            node: frozenset(names.callables) for node, names in names_by_node.items()
+        }
+        return names_by_node
 
     def keep_saved(
-        self, left: Mapping[str, KeptNames], policy: CheckpointPolicy
+        self, names_by_node: Mapping[str, KeptNames], policy: CheckpointPolicy
     ) -> dict[str, KeptNames]:
         """Select the blobs that later groups start with: constants and saved state."""
-        kept = {}
+        selected = {}
         saved = set(policy.nodes)
-        for node, one in left.items():
+        for node, names in names_by_node.items():
             if node in saved:
-                kept[node] = one
+                selected[node] = names
             else:
-                kept[node] = KeptNames((), one.constants, one.callables)
-                self._missing.dropped[node] = frozenset(one.state)
-        return kept
+                selected[node] = KeptNames((), names.constants, names.callables)
+                self._missing.dropped[node] = frozenset(names.state)
+        return selected
 
-    def check_other_groups(self, kept: Mapping[str, KeptNames]) -> None:
+    def check_other_groups(self, names_by_node: Mapping[str, KeptNames]) -> None:
         """Analyse the groups after ``init``: add faults of missing blobs and data races."""
-        names = self._kept = names_of(kept)
+        names = self._kept = names_of(names_by_node)
         owned = {
             node: ProtectedNames(
-                frozenset(one.state), frozenset(one.constants), frozenset(one.callables)
+                frozenset(node_names.state),
+                frozenset(node_names.constants),
+                frozenset(node_names.callables),
             )
-            for node, one in kept.items()
+            for node, node_names in names_by_node.items()
         }
         self._check_group("epoch", names, owned)
         download = self._check_group("download", names, owned)
@@ -128,10 +132,10 @@ class Analysis:
     def _unshared_pairs(self, node: str) -> UnsharedPairs:
         """Analyse all groups for pairs of blobs that callables must not make aliases."""
         if node not in self._apart:
-            kept = self._kept.get(node, frozenset())
+            boundary_names = self._kept.get(node, frozenset())
             objects = self._callables.get(node, frozenset())
             self._apart[node] = find_unshareable_blobs(
-                self._groups, self._views, node, kept, objects
+                self._groups, self._views, node, boundary_names, objects
             )
         return self._apart[node]
 
@@ -177,9 +181,9 @@ def assemble_group(
     setups = []
     reports = []
     for node, view in views.items():
-        names = set(view.around.names())
+        names = set(view.setup_uses.names())
         for nets in group.setups.get(node, ()):
-            bound = outputs.bind_nodes(nets, node) if view.around.outputs else nets
+            bound = outputs.bind_nodes(nets, node) if view.setup_uses.outputs else nets
             pairs = _select_pairs((nets.init, nets.exit), apart(node))
             setups.append(NodeSetup(node, bound, view.outer_scopes(names), pairs))
         for report in group.reports.get(node, ()):
@@ -239,8 +243,8 @@ def _blocks(draft: TaskDraft) -> tuple[tuple[Step, ...], ...]:
     setups = (*draft.setup, *draft.instance_setup)
     return (
         draft.steps,
-        *(steps for one in setups for steps in (one.init, one.exit)),
-        *(one.steps for one in draft.reports),
+        *(steps for setup in setups for steps in (setup.init, setup.exit)),
+        *(report.steps for report in draft.reports),
     )
 
 

@@ -29,7 +29,7 @@ class Faults:
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         self._texts = texts or {}
-        # Split once: a large spec may have a fault in each of its tasks.
+        # Lines of each file, split once: a large spec may have a fault in each task.
         self._lines: dict[str, list[str]] = {}
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
@@ -87,10 +87,10 @@ class Faults:
             return origin
         start = origin.column - 1
         text = lines[origin.line - 1][start : start + origin.length]
-        found = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
-        if found is None:
+        match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
+        if match is None:
             return origin
-        column = origin.column + found.start()
+        column = origin.column + match.start()
         return Origin(origin.file, origin.line, column, len(name))
 
     def _add(self, fault: Fault) -> None:

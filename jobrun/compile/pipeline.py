@@ -87,7 +87,7 @@ def complete(job: Job) -> Compiled:
         SpecError: The job is not sound; with all faults.
     """
     faults = Faults()
-    # Not for jobs of specs.
+    # Not needed for jobs from specs.
     from jobrun.compile.python_jobs import lower_job, restore_task_order  # noqa: PLC0415
 
     compiled = _compile(lower_job(job, faults), faults)
@@ -114,12 +114,12 @@ class _Analysed:
 
     Attributes:
         analysis: Tasks and names, group by group.
-        kept: Per node, the names that exist at each epoch boundary.
+        kept_names: Per node, the names that exist at each epoch boundary.
         policy: The checkpoint policy, with its nodes.
     """
 
     analysis: Analysis
-    kept: Mapping[str, KeptNames]
+    kept_names: Mapping[str, KeptNames]
     state_dirs: StateDirs
     policy: CheckpointPolicy
 
@@ -129,15 +129,17 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
     analysis = Analysis(draft, faults)
     analysis.check_tasks()
     state_dirs = find_state_dirs(draft.groups)
-    left = analysis.check_init({node: frozenset(one) for node, one in state_dirs.items()})
+    names_after_init = analysis.check_init(
+        {node: frozenset(blobs) for node, blobs in state_dirs.items()}
+    )
     nodes = draft.saved_nodes
     if nodes is None:
         nodes = find_state_nodes(draft.groups, draft.job.cluster, state_dirs)
     policy = replace(draft.job.checkpoint, nodes=nodes)
-    kept = add_positions(analysis.keep_saved(left, policy), draft.groups)
-    kept = add_state_dirs(kept, state_dirs)
-    analysis.check_other_groups(kept)
-    return _Analysed(analysis, kept, state_dirs, policy)
+    kept_names = add_positions(analysis.keep_saved(names_after_init, policy), draft.groups)
+    kept_names = add_state_dirs(kept_names, state_dirs)
+    analysis.check_other_groups(kept_names)
+    return _Analysed(analysis, kept_names, state_dirs, policy)
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
@@ -147,26 +149,28 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
     check_reader_order(draft.groups, faults)
     check_saved_positions(draft.groups, policy, saved_at, faults)
     check_state_dirs(analysed.state_dirs, policy, saved_at, faults)
-    check_layouts(draft.job.layouts, analysed.kept, faults)
-    warn_of_mistakes(draft, analysed.kept, policy, faults)
+    check_layouts(draft.job.layouts, analysed.kept_names, faults)
+    warn_of_mistakes(draft, analysed.kept_names, policy, faults)
     warn_of_replaced_files(draft.groups, faults)
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
     """Run the compile pipeline's stage for conditions, and check that they end the job."""
-    found = resolve_conditions(draft, names_of(analysed.kept), analysed.analysis.outputs, faults)
-    check_readers_end(draft.groups, found.stop, faults)
-    if draft.stop_is_whole and len(found.stop) == len(draft.job.stop):
-        warn_of_idle_epochs(draft.groups, found.stop, faults)
-        check_conditions_change(draft.groups, found.stop, found.fail_if, faults)
-    return found
+    conditions = resolve_conditions(
+        draft, names_of(analysed.kept_names), analysed.analysis.outputs, faults
+    )
+    check_readers_end(draft.groups, conditions.stop, faults)
+    if draft.stop_is_whole and len(conditions.stop) == len(draft.job.stop):
+        warn_of_idle_epochs(draft.groups, conditions.stop, faults)
+        check_conditions_change(draft.groups, conditions.stop, conditions.fail_if, faults)
+    return conditions
 
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
     """Run the pipeline's last stage: assemble the ``Job`` from its draft and the analysis."""
     analysis, cluster = analysed.analysis, draft.job.cluster
     init = add_position_setup(analysis.assemble_group("init"), draft.groups)
-    kept = analysed.kept
+    kept_names = analysed.kept_names
     measured = (*(probe for _, probe in conditions.metrics), *conditions.fail_if)
     return replace(
         draft.job,
@@ -178,8 +182,10 @@ def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> J
         metrics=conditions.metrics,
         fail_if=conditions.fail_if,
         expect=conditions.expect,
-        state=sort_by_node(cluster, {node: one.state for node, one in kept.items()}),
-        constants=sort_by_node(cluster, {node: one.constants for node, one in kept.items()}),
+        state=sort_by_node(cluster, {node: names.state for node, names in kept_names.items()}),
+        constants=sort_by_node(
+            cluster, {node: names.constants for node, names in kept_names.items()}
+        ),
         checkpoint=analysed.policy,
         exactness=analysis.exactness(conditions.stop, *measured),
     )

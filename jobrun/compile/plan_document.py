@@ -39,21 +39,23 @@ SCHEMA = "jobrun.plan/1"
 # (node, blob) → what is known of it at an epoch boundary.
 Sizes = Mapping[tuple[str, str], Known]
 # (path of a task, blob) → what is known of the values that the task binds it to.
-Made = Mapping[tuple[str, str], Known]
-# By the path of a task.
+TaskBlobs = Mapping[tuple[str, str], Known]
+# Path of a task → its blobs.
 _Blobs = dict[str, list[dict[str, Any]]]
 
 
-def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) -> dict[str, Any]:
+def plan_json(
+    job: Job, sizes: Sizes | None = None, task_blobs: TaskBlobs | None = None
+) -> dict[str, Any]:
     """Build the JSON document of a job's plan, in which a task on many nodes is listed once.
 
     Args:
         job: The checked job.
         sizes: What is known of state and constants, if it was inferred.
-        made: What is known of the blobs that tasks make.
+        task_blobs: What is known of the blobs that tasks make.
     """
     blobs: _Blobs = {}
-    for (path, name), known in (made or {}).items():
+    for (path, name), known in (task_blobs or {}).items():
         blobs.setdefault(path, []).append(_blob(name, known))
     return {
         "schema": SCHEMA,
@@ -85,11 +87,11 @@ def plan_json(job: Job, sizes: Sizes | None = None, made: Made | None = None) ->
         "constants": _owned(job.constants, sizes or {}),
         "objects": [{"node": node, "blobs": list(names)} for node, names in find_objects(job)],
         "layouts": [
-            {"blob": one.name, "layout": one.layout, "where": str(one.origin)}
-            for one in job.layouts
+            {"blob": layout.name, "layout": layout.layout, "where": str(layout.origin)}
+            for layout in job.layouts
         ],
         "checkpoint": _checkpoint(job.checkpoint),
-        "stop": [_stop(one) for one in job.stop],
+        "stop": [_stop(condition) for condition in job.stop],
         "deadline": None if job.deadline is None else asdict(job.deadline),
         "metrics": [{"name": name, **_probe(probe)} for name, probe in job.metrics],
         "fail_if": [_probe(probe) for probe in job.fail_if],
@@ -101,9 +103,9 @@ def _group(group: TaskGroup, blobs: _Blobs) -> dict[str, Any]:
     return {
         "name": group.name,
         "workspace": group.workspace,
-        "setup": [{"nodes": list(nodes), **_setup(one)} for one, nodes in setup_by_name(group)],
+        "setup": [{"nodes": list(nodes), **_setup(setup)} for setup, nodes in setup_by_name(group)],
         "reports": [
-            {"nodes": list(nodes), **_report(one)} for one, nodes in reports_by_path(group)
+            {"nodes": list(nodes), **_report(report)} for report, nodes in reports_by_path(group)
         ],
         "tasks": [_task(task, nodes, blobs) for task, nodes in tasks_by_name(group)],
         "queues": [_queue(link) for link in find_queue_links(group)],
@@ -154,7 +156,7 @@ def _task(task: Task, nodes: tuple[str, ...], blobs: _Blobs) -> dict[str, Any]:
         "retry": task.retry and {"max": task.retry.most, "backoff_s": task.retry.backoff_s},
         "on_error": task.on_error,
         "read": read_name(task),
-        "write": {one.queue.name: list(one.names) for one in task.write},
+        "write": {write.queue.name: list(write.names) for write in task.write},
         "setup": [_setup(setup) for setup in task.setup],
         "instance_setup": [_setup(setup) for setup in task.instance_setup],
         "steps": _steps(task.steps),
@@ -172,12 +174,12 @@ def _touched(task: Task) -> dict[str, list[str]]:
     """Return the names that a task reads and writes, as the plan's JSON document lists them."""
     reads: dict[str, None] = {}
     writes: dict[str, None] = {}
-    around = (*task.setup, *task.instance_setup)
+    setups = (*task.setup, *task.instance_setup)
     parts = (
-        *(setup.init for setup in around),
+        *(setup.init for setup in setups),
         task.steps,
         *(report.steps for report in task.reports),
-        *(setup.exit for setup in reversed(around)),
+        *(setup.exit for setup in reversed(setups)),
     )
     for steps in parts:
         for step in walk(steps):
@@ -188,23 +190,23 @@ def _touched(task: Task) -> dict[str, list[str]]:
 
 
 def _steps(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, Net):
-            found += [
+            documents += [
                 {"path": op.path, "where": str(op.origin), "text": render_op(op)} for op in step.ops
             ]
             continue
-        one: dict[str, Any] = {
+        document: dict[str, Any] = {
             "path": step.path,
             "where": str(step.origin),
             "text": render_step(step),
         }
         if isinstance(step, If):
-            one["conditions"] = [render_expr(condition) for condition, _ in step.branches]
+            document["conditions"] = [render_expr(condition) for condition, _ in step.branches]
         inner = [_steps(block) for block in blocks(step)]
-        found.append(one | ({"blocks": inner} if inner else {}))
-    return found
+        documents.append(document | ({"blocks": inner} if inner else {}))
+    return documents
 
 
 def _setup(setup: SetupNets) -> dict[str, Any]:
@@ -272,7 +274,7 @@ def _reader(reader: Reader) -> dict[str, Any]:
         "name": reader.name,
         "path": reader.path,
         "where": str(reader.origin),
-        "fields": {one.name: _member(one) for one in reader.fields},
+        "fields": {field.name: _member(field) for field in reader.fields},
         "batch": reader.batch or None,
         "drop_last": reader.drop_last,
         "shuffle": reader.shuffle,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from jobrun.compile.plan_document import Made, Sizes
+from jobrun.compile.plan_document import Sizes, TaskBlobs
 from jobrun.core.interpreter import collector_paused
 from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
@@ -39,7 +39,7 @@ _WHEN = {
 }
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAX_NODES = 6
-# Of a row, with the blank behind it.
+# Width of a row's label, including the blank behind it.
 LABEL_COLUMNS = 12
 
 
@@ -47,7 +47,7 @@ LABEL_COLUMNS = 12
 def plan_text(
     job: Job,
     sizes: Sizes | None = None,
-    made: Made | None = None,
+    task_blobs: TaskBlobs | None = None,
     loss_bound: str = "",
     measured: Sequence[str] = (),
 ) -> str:
@@ -56,16 +56,16 @@ def plan_text(
     Args:
         job: The checked job.
         sizes: What is known of state and constants.
-        made: What is known of the blobs that tasks make.
+        task_blobs: What is known of the blobs that tasks make.
         loss_bound: How much work a kill loses at most, as far as that was measured, in words.
         measured: What else was measured, in words.
     """
     lines = [job.name + (f": {job.description}" if job.description else "")]
     lines += list(_job_rows(job))
     for reader in used_readers(job):
-        what, *how = reader_notes(reader)
-        lines.append(_format_row("reader", f"{reader.name}: {what}"))
-        lines += [_format_row("", note) for note in how]
+        summary, *notes = reader_notes(reader)
+        lines.append(_format_row("reader", f"{reader.name}: {summary}"))
+        lines += [_format_row("", note) for note in notes]
     lines += list(_state_rows(job, sizes or {}))
     lines += list(_resize_rows(job))
     lines += list(_checkpoint_rows(job.checkpoint))
@@ -82,8 +82,8 @@ def plan_text(
     lines += [_format_row("fail if", _probe(probe)) for probe in job.fail_if]
     lines += [_format_row("expect", _probe(probe)) for probe in job.expect]
     lines += list(_exactness(job))
-    # Last: of a large job they are many.
-    blobs = blob_lines(made or {})
+    # Rendered last, because a large job has many.
+    blobs = blob_lines(task_blobs or {})
     for group in job.groups:
         lines += list(_group(group, blobs))
     return "\n".join(lines) + "\n"
@@ -201,7 +201,7 @@ def _state_rows(job: Job, sizes: Sizes) -> Iterator[str]:
         (node, tuple(name for name in names if name not in objects.get(node, ())))
         for node, names in job.constants
     )
-    yield from _owned_rows("constants", tuple(one for one in others if one[1]), sizes)
+    yield from _owned_rows("constants", tuple(row for row in others if row[1]), sizes)
 
 
 def _owned_rows(
@@ -214,20 +214,20 @@ def _owned_rows(
     for blobs, nodes in alike.items():
         yield _format_row(label, f"{_shorten(nodes)}: {blobs}")
     known = [sizes.get((node, name)) for node, names in owned for name in names]
-    total = [one.size_bytes if one is not None else None for one in known]
+    total = [blob_type.size_bytes if blob_type is not None else None for blob_type in known]
     if total and all(size is not None for size in total):
         yield _format_row(
             "", f"{size_text(sum(size for size in total if size is not None))} in total"
         )
 
 
-def blob_lines(made: Made) -> dict[str, list[str]]:
+def blob_lines(task_blobs: TaskBlobs) -> dict[str, list[str]]:
     """Render, in the text of a plan, a line per blob of a task with known dtype and shape."""
-    found: dict[str, list[str]] = {}
-    for (path, name), known in made.items():
+    lines: dict[str, list[str]] = {}
+    for (path, name), known in task_blobs.items():
         if known.dtype is not None or known.sequence:
-            found.setdefault(path, []).append(_blob(name, known))
-    return found
+            lines.setdefault(path, []).append(_blob(name, known))
+    return lines
 
 
 def _blob(name: str, known: Known | None) -> str:
@@ -249,20 +249,20 @@ def _resize_rows(job: Job) -> Iterator[str]:
     if not job.layouts:
         return
     words = [
-        f"{one.name} by rows" if one.layout == "rows" else f"{one.name} the same on all"
-        for one in job.layouts
+        f"{layout.name} by rows" if layout.layout == "rows" else f"{layout.name} the same on all"
+        for layout in job.layouts
     ]
     yield _format_row("other nodes", f"a resume may use another 'count': {', '.join(words)}")
-    declared = {one.name for one in job.layouts}
-    left = {
+    declared = {layout.name for layout in job.layouts}
+    undeclared = {
         name
         for _, names in job.state
         for name in names
         if name not in declared and not name.startswith(POSITION_PREFIX)
     }
-    if left:
+    if undeclared:
         yield _format_row(
-            "", f"but not of nodes with {', '.join(sorted(left))}, not declared in 'state'"
+            "", f"but not of nodes with {', '.join(sorted(undeclared))}, not declared in 'state'"
         )
     yield _format_row(
         "", "random streams depend on the name of the node; the remaining rows of a reader are"
@@ -276,16 +276,16 @@ def _checkpoint_rows(policy: CheckpointPolicy) -> Iterator[str]:
         return
     yield _format_row("checkpoint", f"{_save_interval(policy)}, of {_shorten(policy.nodes)}")
     yield _format_row("", f"a kill loses at most {_loss_bound(policy)}")
-    kept = []
+    retained = []
     if policy.keep_last:
-        kept.append(f"the last {policy.keep_last}")
+        retained.append(f"the last {policy.keep_last}")
     if policy.keep_every:
-        kept.append(f"every {policy.keep_every}th")
+        retained.append(f"every {policy.keep_every}th")
     metric, mode, count = policy.keep_best
     if metric:
-        kept.append(f"the {count} with the {mode} {metric}")
-    if kept:
-        yield _format_row("", f"kept: {', '.join(kept)}, and the one after init")
+        retained.append(f"the {count} with the {mode} {metric}")
+    if retained:
+        yield _format_row("", f"kept: {', '.join(retained)}, and the one after init")
     if policy.on_error == "warn":
         yield _format_row("", "a failed save is reported, and the run continues")
     if policy.node_dir:

@@ -69,14 +69,14 @@ def lower_job(job: Job, faults: Faults) -> JobDraft:
     return _Lowering(job, faults).draft()
 
 
-def restore_task_order(completed: Job, given: Job) -> Job:
+def restore_task_order(completed: Job, original: Job) -> Job:
     """Restore the order of tasks of a Python job after it was lowered and completed."""
     return replace(
         completed,
-        init=_restore_task_order(completed.init, given.init),
-        epoch=_restore_task_order(completed.epoch, given.epoch),
-        download=_restore_task_order(completed.download, given.download),
-        exit=_restore_task_order(completed.exit, given.exit),
+        init=_restore_task_order(completed.init, original.init),
+        epoch=_restore_task_order(completed.epoch, original.epoch),
+        download=_restore_task_order(completed.download, original.download),
+        exit=_restore_task_order(completed.exit, original.exit),
     )
 
 
@@ -148,16 +148,16 @@ class _Lowering:
                 self._nodes.note_unknown(net.node, SpecPosition(net.path, net.origin), self._faults)
             check_remote_reads(net, self._faults)
             check_steps(net.steps, self._params, self._faults)
-        for one in parts:
-            if isinstance(one, NodeReport):
+        for part in parts:
+            if isinstance(part, NodeReport):
                 check_report(
-                    one.report, SpecPosition(one.report.path, NOWHERE), self._params, self._faults
+                    part.report, SpecPosition(part.report.path, NOWHERE), self._params, self._faults
                 )
             else:
-                check_steps((*one.nets.init, *one.nets.exit), self._params, self._faults)
-            if one.node not in nodes:
-                path = one.report.path if isinstance(one, NodeReport) else one.nets.name
-                message = f"this never runs: no task of '{group.name}' is on node '{one.node}'"
+                check_steps((*part.nets.init, *part.nets.exit), self._params, self._faults)
+            if part.node not in nodes:
+                path = part.report.path if isinstance(part, NodeReport) else part.nets.name
+                message = f"this never runs: no task of '{group.name}' is on node '{part.node}'"
                 self._faults.error(
                     "E169", message, "name a node of the group's tasks", SpecPosition(path, NOWHERE)
                 )
@@ -206,14 +206,14 @@ class _Lowering:
         )
 
     def _resolve_needs(self, drafts: dict[GroupName, GroupDraft]) -> dict[GroupName, GroupDraft]:
-        owners = {task.name: name for name, one in drafts.items() for task in one.tasks}
-        found = {}
+        owners = {task.name: name for name, draft in drafts.items() for task in draft.tasks}
+        resolved = {}
         for name, group in drafts.items():
             table = {task.name: (task.needs, _position_of(task)) for task in group.tasks}
             elsewhere = {task: owner for task, owner in owners.items() if owner != name}
             order = resolve_needs(table, elsewhere, self._faults)
-            found[name] = replace(group, order=order)
-        return found
+            resolved[name] = replace(group, order=order)
+        return resolved
 
     def _check_rebuilt(self) -> None:
         rebuilt = {task.name: task.rebuild for task in self._groups["init"].tasks}
@@ -252,7 +252,7 @@ class _Lowering:
                 policy, upload=resolve_upload(policy.upload, spec_position, self._faults)
             )
         spec_position, at = (
-            SpecPosition(f"checkpoint.{one}", NOWHERE) for one in ("node_dir", "collect_to")
+            SpecPosition(f"checkpoint.{key}", NOWHERE) for key in ("node_dir", "collect_to")
         )
         check_collection(policy, spec_position, at, self._faults)
         if policy.collect_to:
@@ -267,20 +267,20 @@ class _Lowering:
                 "use for example stop=(StopAfterEpochs(10),), or (Endless(),)",
                 SpecPosition("stop", NOWHERE),
             )
-        found = []
+        conditions = []
         for index, condition in enumerate(self._job.stop):
             path = condition.path or f"stop[{index}]"
             check_stop(condition, path, self._faults)
             if isinstance(condition, StopWithoutImprovement):
                 spec_position = SpecPosition(path, NOWHERE)
                 check_metric(condition.metric, dict(self._job.metrics), spec_position, self._faults)
-            found.append(replace(condition, path=path))
-        return tuple(found)
+            conditions.append(replace(condition, path=path))
+        return tuple(conditions)
 
 
-def _restore_task_order(group: TaskGroup, given: TaskGroup) -> TaskGroup:
-    found = {task.full_name: task for task in group.tasks}
-    return replace(group, tasks=tuple(found[task.full_name] for task in given.tasks))
+def _restore_task_order(group: TaskGroup, original: TaskGroup) -> TaskGroup:
+    by_name = {task.full_name: task for task in group.tasks}
+    return replace(group, tasks=tuple(by_name[task.full_name] for task in original.tasks))
 
 
 def _add_families(nodes: Cluster) -> Cluster:
@@ -325,7 +325,7 @@ def _build_draft(
         find_needs=lambda: spec_position,
         group=group,
         position=position,
-        nodes=tuple(one.node for one in tasks),
+        nodes=tuple(node_task.node for node_task in tasks),
         is_global=is_global,
         steps=task.steps,
         needs=task.needs,
@@ -350,7 +350,8 @@ def build_records(task: Task) -> Records:
         SpecPosition(f"{task.path}/read", task.origin),
         task.write,
         tuple(
-            SpecPosition(f"{task.path}/write.{one.queue.name}", task.origin) for one in task.write
+            SpecPosition(f"{task.path}/write.{write.queue.name}", task.origin)
+            for write in task.write
         ),
         is_loop=task.read is not None,
     )
@@ -360,12 +361,12 @@ def _position_of(task: TaskDraft) -> PositionOfNeed:
     return lambda _index: task.spec_position
 
 
-def check_file_name(name: str, what: str, spec_position: SpecPosition, faults: Faults) -> None:
+def check_file_name(name: str, noun: str, spec_position: SpecPosition, faults: Faults) -> None:
     """Validate the name of a job, a node or a task that was built in Python."""
     if not FILE_NAME.fullmatch(name):
         faults.error(
             "E196",
-            f"'{name}' is not a valid name of a {what}: it becomes part of file names",
+            f"'{name}' is not a valid name of a {noun}: it becomes part of file names",
             "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-'",
             spec_position,
         )
@@ -425,14 +426,14 @@ def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: F
             if name in folders:
                 continue
             # Names of a compiled net carry the position of its use before a colon.
-            own = name.rpartition(":")[2]
-            refused = find_name_refusal(own, params)
+            plain_name = name.rpartition(":")[2]
+            refused = find_name_refusal(plain_name, params)
             if refused is not None:
                 faults.error(refused.code, refused.message, refused.mend, spec_position)
-            elif not BLOB_NAME.fullmatch(own):
+            elif not BLOB_NAME.fullmatch(plain_name):
                 faults.error(
                     "E151",
-                    f"'{own}' is not a valid name of a blob",
+                    f"'{plain_name}' is not a valid name of a blob",
                     "use letters, digits and '_', not starting with a digit",
                     spec_position,
                 )
@@ -463,14 +464,14 @@ def _check_call(call: Call | Draw, spec_position: SpecPosition, faults: Faults) 
             _note_unknown("function", call.function, OPERATORS, spec_position, faults)
             return
         problems = check_call(call, operator)[1]
-    for one in problems:
-        faults.error(one.code, one.message, one.mend, spec_position)
+    for problem in problems:
+        faults.error(problem.code, problem.message, problem.mend, spec_position)
 
 
 def _note_unknown(
-    what: str, word: str, known: Iterable[str], spec_position: SpecPosition, faults: Faults
+    noun: str, word: str, known: Iterable[str], spec_position: SpecPosition, faults: Faults
 ) -> None:
-    faults.error("E199", f"unknown {what} '{word}'", did_you_mean(word, known), spec_position)
+    faults.error("E199", f"unknown {noun} '{word}'", did_you_mean(word, known), spec_position)
 
 
 def check_settings(task: Task, faults: Faults) -> None:

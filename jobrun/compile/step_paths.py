@@ -71,33 +71,33 @@ class PathAssignment:
     def node_setups(self, setups: tuple[NodeSetup, ...], group: str) -> tuple[NodeSetup, ...]:
         """Assign step paths to a group's set-ups, numbered on each node: ``epoch/setup[0]``."""
         return tuple(
-            replace(one, nets=self._setup(one.nets, f"{group}/setup[{number}]"))
-            for one, number in _number_by_node(setups)
+            replace(setup, nets=self._setup(setup.nets, f"{group}/setup[{number}]"))
+            for setup, number in _number_by_node(setups)
         )
 
     def node_reports(self, reports: tuple[NodeReport, ...], group: str) -> tuple[NodeReport, ...]:
         """Assign paths to the reports of a Python job's group, numbered on each node."""
         return tuple(
-            replace(one, report=self._report(one.report, f"{group}/report[{number}]"))
-            for one, number in _number_by_node(reports)
+            replace(report, report=self._report(report.report, f"{group}/report[{number}]"))
+            for report, number in _number_by_node(reports)
         )
 
     def remote_nets(self, nets: tuple[RemoteNet, ...], group: str) -> tuple[RemoteNet, ...]:
         """Assign paths to a Python job's remote nets, numbered by name within their group."""
         numbers: dict[str, int] = {}
-        found = []
+        assigned = []
         for net in nets:
             number = numbers.setdefault(net.name, len(numbers))
             path = net.path or f"{group}/remote[{number}]"
             steps = self._steps(net.steps, f"{path}.{net.name}", _Blocks((path,)))
             setup = self._setups(net.setup, f"{path}.setup")
-            found.append(replace(net, path=path, steps=steps, setup=setup))
-        return tuple(found)
+            assigned.append(replace(net, path=path, steps=steps, setup=setup))
+        return tuple(assigned)
 
     def _setups(self, setups: tuple[SetupNets, ...], path: str) -> tuple[SetupNets, ...]:
         return tuple(
-            self._setup(one, path if number == 0 else f"{path}[{number}]")
-            for number, one in enumerate(setups)
+            self._setup(setup, path if number == 0 else f"{path}[{number}]")
+            for number, setup in enumerate(setups)
         )
 
     def _setup(self, nets: SetupNets, path: str) -> SetupNets:
@@ -116,88 +116,88 @@ class PathAssignment:
             steps=self._steps(report.steps, f"{path}.steps", _Blocks((path,))),
         )
 
-    def _steps(self, steps: tuple[Step, ...], prefix: str, around: _Blocks) -> tuple[Step, ...]:
-        found: list[Step] = []
+    def _steps(self, steps: tuple[Step, ...], prefix: str, enclosing: _Blocks) -> tuple[Step, ...]:
+        assigned: list[Step] = []
         index = 0
         for step in steps:
             if isinstance(step, Net):
-                found.append(self._net(step, prefix, index, around))
+                assigned.append(self._net(step, prefix, index, enclosing))
                 # Each operator counts, as in a spec, where each is a step.
                 index += len(step.ops)
             else:
-                found.append(self._step(step, step.path or f"{prefix}[{index}]", around))
+                assigned.append(self._step(step, step.path or f"{prefix}[{index}]", enclosing))
                 index += 1
-        return tuple(found)
+        return tuple(assigned)
 
-    def _step(self, step: Step, path: str, around: _Blocks) -> Step:
+    def _step(self, step: Step, path: str, enclosing: _Blocks) -> Step:
         match step:
             case UseNet():
-                steps = self._steps(step.steps, f"{path}.{step.net}", around)
+                steps = self._steps(step.steps, f"{path}.{step.net}", enclosing)
                 return replace(step, path=path, steps=steps)
             case Loop():
-                steps = self._steps(step.steps, f"{path}.steps", around.loop(path))
-                count = step.count and self._resolve_indices(step.count, step, path, around)
+                steps = self._steps(step.steps, f"{path}.steps", enclosing.loop(path))
+                count = step.count and self._resolve_indices(step.count, step, path, enclosing)
                 return replace(step, path=path, steps=steps, count=count)
             case While():
-                steps = self._steps(step.steps, f"{path}.steps", around.loop(path))
-                condition = self._resolve_indices(step.condition, step, path, around)
+                steps = self._steps(step.steps, f"{path}.steps", enclosing.loop(path))
+                condition = self._resolve_indices(step.condition, step, path, enclosing)
                 return replace(step, path=path, steps=steps, condition=condition)
             case Guard():
-                steps = self._steps(step.steps, f"{path}.steps", around.block(path))
+                steps = self._steps(step.steps, f"{path}.steps", enclosing.block(path))
                 return replace(step, path=path, steps=steps)
             case If():
-                return self._if(step, path, around)
+                return self._if(step, path, enclosing)
             case Parallel():
                 branches = tuple(
-                    self._steps(branch, f"{path}[{i}].steps", around.block(f"{path}[{i}]"))
+                    self._steps(branch, f"{path}[{i}].steps", enclosing.block(f"{path}[{i}]"))
                     for i, branch in enumerate(step.branches)
                 )
                 return replace(step, path=path, branches=branches)
             case Stop():
-                target = self._target(step, path, around)
+                target = self._target(step, path, enclosing)
                 return self._resolve_indices(
-                    replace(step, path=path, target=target), step, path, around
+                    replace(step, path=path, target=target), step, path, enclosing
                 )
             case _:
-                return self._resolve_indices(replace(step, path=path), step, path, around)
+                return self._resolve_indices(replace(step, path=path), step, path, enclosing)
 
-    def _net(self, net: Net, prefix: str, first: int, around: _Blocks) -> Net:
+    def _net(self, net: Net, prefix: str, first: int, enclosing: _Blocks) -> Net:
         path = net.path or f"{prefix}[{first}]"
         ops = tuple(
             replace(op, path=op.path or f"{prefix}[{index}]")
             for index, op in enumerate(net.ops, first)
         )
-        return self._resolve_indices(replace(net, path=path, ops=ops), net, path, around)
+        return self._resolve_indices(replace(net, path=path, ops=ops), net, path, enclosing)
 
-    def _if(self, step: If, path: str, around: _Blocks) -> If:
+    def _if(self, step: If, path: str, enclosing: _Blocks) -> If:
         branches = []
         for index, (condition, then) in enumerate(step.branches):
             branch_path = f"{path}.elif[{index - 1}]" if index else path
-            found = self._resolve_indices(condition, step, path, around)
-            branches.append((found, self._steps(then, f"{branch_path}.then", around)))
-        otherwise = self._steps(step.otherwise, f"{path}.else", around)
+            resolved = self._resolve_indices(condition, step, path, enclosing)
+            branches.append((resolved, self._steps(then, f"{branch_path}.then", enclosing)))
+        otherwise = self._steps(step.otherwise, f"{path}.else", enclosing)
         return replace(step, path=path, branches=tuple(branches), otherwise=otherwise)
 
-    def _target(self, step: Stop, path: str, around: _Blocks) -> str:
-        if step.target and step.target not in around.blocks:
+    def _target(self, step: Stop, path: str, enclosing: _Blocks) -> str:
+        if step.target and step.target not in enclosing.blocks:
             mend = (
                 f"omit 'target' for the innermost block; enclosing blocks are: "
-                f"{', '.join(around.blocks)}"
+                f"{', '.join(enclosing.blocks)}"
             )
             message = f"no enclosing block has the path '{step.target}'"
             self._faults.error("E156", message, mend, SpecPosition(path, step.origin))
-        return step.target or around.blocks[-1]
+        return step.target or enclosing.blocks[-1]
 
-    def _resolve_indices(self, part: _Part, step: Step, path: str, around: _Blocks) -> _Part:
+    def _resolve_indices(self, part: _Part, step: Step, path: str, enclosing: _Blocks) -> _Part:
         """Set in each loop index (``iter``) of a step the path of the loop that it counts."""
         if not any(_uses_index(expr) for expr in expressions(step)):
             return part
         spec_position = SpecPosition(path, step.origin)
 
         def named(index: LoopIndex) -> LoopIndex:
-            if index.loop in around.loops:
+            if index.loop in enclosing.loops:
                 return index
-            if index.loop or not around.loops:
+            if index.loop or not enclosing.loops:
                 self._faults.error(
                     "E154",
                     "'iter' is used outside a loop",
@@ -205,7 +205,7 @@ class PathAssignment:
                     spec_position,
                 )
                 return index
-            return LoopIndex(around.loops[-1])
+            return LoopIndex(enclosing.loops[-1])
 
         return rewrite_parts(part, LoopIndex, named)
 
@@ -219,9 +219,9 @@ _OnNode = TypeVar("_OnNode", NodeSetup, NodeReport)
 
 def _number_by_node(parts: tuple[_OnNode, ...]) -> list[tuple[_OnNode, int]]:
     counts: dict[str, int] = {}
-    found = []
-    for one in parts:
-        number = counts.get(one.node, 0)
-        counts[one.node] = number + 1
-        found.append((one, number))
-    return found
+    numbered = []
+    for part in parts:
+        number = counts.get(part.node, 0)
+        counts[part.node] = number + 1
+        numbered.append((part, number))
+    return numbered

@@ -80,7 +80,7 @@ class AccessFinder:
         if call.function not in self._atomic:
             return ()
         arguments = [call.args[at] for at in self._mutating[call.function] if at < len(call.args)]
-        return tuple(one.name for one in arguments if isinstance(one, Name))
+        return tuple(argument.name for argument in arguments if isinstance(argument, Name))
 
     def of_op(self, op: Op) -> Access:
         """Return which blobs a statement accesses: reads, assigns, changes or deletes."""
@@ -129,7 +129,7 @@ class AccessFinder:
         self._scan(target.index, access)
 
     def _scan(self, expr: Expr, access: Access) -> None:
-        # First what most parts of the expressions of a large spec are.
+        # A fast path: most parts of expressions are names or constants.
         kind = type(expr)
         if kind is Name:
             access.reads.append(expr.name)  # type: ignore[union-attr]  # of the kind just asked for

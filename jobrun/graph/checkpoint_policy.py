@@ -10,7 +10,7 @@ from jobrun.core.errors import Origin
 from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
 
-# Of ``checkpoint.every: auto``: the part of a run's time that saves may cost.
+# With ``checkpoint.every: auto``, saves may cost this part of a run's time.
 WAIT_SHARE = 0.05
 
 # Pattern of blob names, and codec; the first that fits counts.
@@ -25,7 +25,7 @@ CODECS: dict[str, str] = {
 }
 # In a mapping: do not compress what fits this pattern.
 NONE = "none"
-# What makes all but deflate.
+# The package that provides all codecs except deflate.
 PLUGIN = "hdf5plugin"
 
 

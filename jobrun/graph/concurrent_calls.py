@@ -19,12 +19,12 @@ def find_concurrent_callables(group: TaskGroup) -> tuple[str, str] | None:
     """Find two tasks of a group that may call Python at the same time; return their names."""
     needs = {task.name: task.needs for task in group.tasks}
     calling = {task.name for task in _calling(group.tasks)}
-    # They are all in one order only if each needs the one before it: of each task, which it needs,
-    # itself or by others, that comes last among those that call.
+    # The calling tasks are in one order only if each needs, directly or indirectly, the one before
+    # it. ``last``: for each task, the index of the last calling task among its needs.
     known: list[str] = []
     last: dict[str, int] = {}
     for name in TopologicalSorter(needs).static_order():
-        last[name] = max((last[one] for one in needs.get(name, ())), default=-1)
+        last[name] = max((last[need] for need in needs.get(name, ())), default=-1)
         if name in calling:
             if last[name] != len(known) - 1:
                 return known[-1], name
@@ -40,25 +40,27 @@ def find_calls_beside(group: TaskGroup, name: str) -> str | None:
         group: With all that runs in the process.
         name: That of the task; empty for what surrounds all tasks of a node.
     """
-    if any(_has_call(one.report.steps) for one in group.reports):
+    if any(_has_call(report.report.steps) for report in group.reports):
         return "a report of the group"
     calling = _calling(group.tasks)
-    setups = [one.node for one in group.setup if _has_call((*one.nets.init, *one.nets.exit))]
+    setups = [
+        setup.node for setup in group.setup if _has_call((*setup.nets.init, *setup.nets.exit))
+    ]
     if not name:
         nodes = {*setups, *(task.node for task in calling)}
         return "what calls Python on another node of the process" if len(nodes) > 1 else None
-    own = [task for task in calling if task.name == name]
-    if len(own) > 1 or any(node != task.node for node in setups for task in own):
+    same_name = [task for task in calling if task.name == name]
+    if len(same_name) > 1 or any(node != task.node for node in setups for task in same_name):
         return "what calls Python on another node of the process"
-    if any(_calls_beside_itself(task) for task in own):
+    if any(_calls_beside_itself(task) for task in same_name):
         return "another part of the task (an instance, a branch, a report or a reader)"
     needs = {task.name: task.needs for task in group.tasks}
     later: dict[str, list[str]] = {}
     for task, earlier in needs.items():
-        for one in earlier:
-            later.setdefault(one, []).append(task)
+        for need in earlier:
+            later.setdefault(need, []).append(task)
     ordered = _reach(name, needs) | _reach(name, later)
-    return next((f"task '{one.name}'" for one in calling if one.name not in ordered), None)
+    return next((f"task '{task.name}'" for task in calling if task.name not in ordered), None)
 
 
 def find_early_imports(group: TaskGroup) -> tuple[tuple[str, str], ...]:
@@ -68,25 +70,25 @@ def find_early_imports(group: TaskGroup) -> tuple[tuple[str, str], ...]:
     target and a folder, as in ``CallPython``.
     """
     calling = _calling(group.tasks)
-    around = [part for one in group.setup for part in (one.nets.init, one.nets.exit)]
-    around += [one.report.steps for one in group.reports]
+    blocks = [part for setup in group.setup for part in (setup.nets.init, setup.nets.exit)]
+    blocks += [report.report.steps for report in group.reports]
     names = [task.name for task in calling]
     is_ordered = (
         len(set(names)) == len(names)
-        and not any(_has_call(one.report.steps) for one in group.reports)
+        and not any(_has_call(report.report.steps) for report in group.reports)
         and not any(_calls_beside_itself(task) for task in calling)
         and find_concurrent_callables(group) is None
     )
     if is_ordered:
         return ()
-    found: dict[tuple[str, str], None] = {}
-    for steps in around:
-        found.update(_targets(steps))
+    callables: dict[tuple[str, str], None] = {}
+    for steps in blocks:
+        callables.update(_targets(steps))
     for task in calling:
         for steps in _parts(task):
-            found.update(_targets(steps))
-        found.update(dict.fromkeys((one.target, one.folder) for one in _sources(task)))
-    return tuple(found)
+            callables.update(_targets(steps))
+        callables.update(dict.fromkeys((source.target, source.folder) for source in _sources(task)))
+    return tuple(callables)
 
 
 def _calling(tasks: Iterable[Task]) -> list[Task]:
@@ -97,8 +99,10 @@ def _calling(tasks: Iterable[Task]) -> list[Task]:
 
 def _calls_beside_itself(task: Task) -> bool:
     """Return whether callables of one task on one node may run at the same time."""
-    parallel = [one for steps in _parts(task) for one in walk(steps) if isinstance(one, Parallel)]
-    if any(sum(map(_has_call, one.branches)) > 1 for one in parallel):
+    parallel = [
+        step for steps in _parts(task) for step in walk(steps) if isinstance(step, Parallel)
+    ]
+    if any(sum(map(_has_call, step.branches)) > 1 for step in parallel):
         return True
     reports = [report for report in task.reports if _has_call(report.steps)]
     ways = len(reports) + len(_sources(task)) + _has_call(_body(task))
@@ -106,8 +110,8 @@ def _calls_beside_itself(task: Task) -> bool:
 
 
 def _body(task: Task) -> tuple[Step, ...]:
-    around: tuple[SetupNets, ...] = task.setup + task.instance_setup
-    return (*(step for one in around for step in (*one.init, *one.exit)), *task.steps)
+    setups: tuple[SetupNets, ...] = task.setup + task.instance_setup
+    return (*(step for setup in setups for step in (*setup.init, *setup.exit)), *task.steps)
 
 
 def _parts(task: Task) -> tuple[tuple[Step, ...], ...]:
@@ -134,16 +138,16 @@ def _classes(source: Source) -> list[CallSource]:
         case CallSource():
             return [source]
         case ZipSource(readers=readers):
-            return [found for one in readers for found in _classes(one.source)]
+            return [source_class for reader in readers for source_class in _classes(reader.source)]
         case _:
             return []
 
 
 def _reach(name: str, following: Mapping[str, Sequence[str]]) -> set[str]:
     """Return a task's name, and those of all tasks that can be reached from it."""
-    reached, rest = {name}, [name]
-    for one in rest:
-        found = set(following.get(one, ())) - reached
-        reached |= found
-        rest += found
+    reached, unvisited = {name}, [name]
+    for current in unvisited:
+        following_names = set(following.get(current, ())) - reached
+        reached |= following_names
+        unvisited += following_names
     return reached

@@ -26,7 +26,7 @@ _NOTHING: ExtraLines = {}
 # Lengths in an SVG picture in pixels, for a 12 px font.
 _BOX, _LINE, _ACROSS, _DOWN, _MARGIN, _TITLE = 200, 16, 96, 14, 14, 26
 _MAX_LETTERS = 26
-# A letter of most sans-serif fonts is not wider, in the mean, at this size.
+# An upper bound of a letter's mean width in most sans-serif fonts at this size.
 _LETTER = 7
 _MAX_TASKS = 60
 
@@ -93,19 +93,21 @@ def dot(job: Job, more: ExtraLines = _NOTHING) -> str:
             look = f"[label={_quote(words)}, style=bold]"
             lines.append(f"    {group.name}_{first} -> {group.name}_{second} {look};")
         lines.append("  }")
-    for (before, tasks), (after, _) in pairwise(one for one in groups if one[1]):
-        ends = f"[ltail=cluster_{before.name}, lhead=cluster_{after.name}]"
-        lines.append(f"  {before.name}_{len(tasks) - 1} -> {after.name}_0 {ends};")
+    for (before, tasks), (after, _) in pairwise(entry for entry in groups if entry[1]):
+        attributes = f"[ltail=cluster_{before.name}, lhead=cluster_{after.name}]"
+        lines.append(f"  {before.name}_{len(tasks) - 1} -> {after.name}_0 {attributes};")
     for count in (len(tasks) for group, tasks in groups if group.name == "epoch" and tasks):
-        ends = "ltail=cluster_epoch, lhead=cluster_epoch, constraint=false"
-        lines.append(f"  epoch_{count - 1} -> epoch_0 [{ends}, label={_quote('until stop')}];")
+        attributes = "ltail=cluster_epoch, lhead=cluster_epoch, constraint=false"
+        lines.append(
+            f"  epoch_{count - 1} -> epoch_0 [{attributes}, label={_quote('until stop')}];"
+        )
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def _draw_tasks(group: TaskGroup, more: ExtraLines) -> Iterator[str]:
     tasks = tasks_by_name(group)
     level = levels(tasks)
-    for task, nodes in sorted(tasks, key=lambda one: level[one[0].name]):
+    for task, nodes in sorted(tasks, key=lambda entry: level[entry[0].name]):
         name, notes, *others = task_label(task, nodes, more)
         after = f" <- {', '.join(task.needs)}" if task.needs else ""
         # A long chain would run off the screen.
@@ -126,7 +128,7 @@ def _quote_mermaid(text: str) -> str:
 
 def _escape_mermaid(text: str) -> str:
     """Escape a text for a Mermaid diagram, where HTML entities begin with # instead of &."""
-    # The # first, or it would be replaced inside the other entities.
+    # Replace # first, or it would be replaced inside the other entities.
     for sign, entity in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
         text = text.replace(sign, entity)
     return text
@@ -158,7 +160,7 @@ class _Frame:
     def size(self) -> tuple[int, int]:
         """Return the width and height of a group's frame in the SVG picture, in user units."""
         right = max(box.x + _BOX for box in self.boxes)
-        # Whatever the font: it may not be clipped.
+        # Make room for the title in any font, or it would be clipped.
         right = max(right, _MARGIN + _LETTER * len(self.title))
         below = max(box.y + box.height for box in self.boxes)
         return right + _MARGIN, below + _MARGIN + (_LINE if self.left_out else 0)
@@ -271,7 +273,8 @@ def _shorten(line: str, limit: int = _MAX_LETTERS) -> str:
 def _escape(text: str) -> str:
     """Escape text for SVG; characters that XML cannot hold are replaced."""
     safe = "".join(
-        one if one >= " " or one in "\t\n" else "\N{REPLACEMENT CHARACTER}" for one in text
+        character if character >= " " or character in "\t\n" else "\N{REPLACEMENT CHARACTER}"
+        for character in text
     )
     return escape(safe.encode("utf-8", "replace").decode("utf-8"))
 
@@ -315,8 +318,8 @@ def remote_label(net: RemoteNet, nodes: tuple[str, ...]) -> list[str]:
 
 def levels(tasks: Tasks) -> dict[str, int]:
     """Compute each task's level in a drawing: the length of its longest chain of needs."""
-    found = compute_levels(len(tasks), needs_edges(tasks))
-    return {task.name: level for (task, _), level in zip(tasks, found, strict=True)}
+    computed = compute_levels(len(tasks), needs_edges(tasks))
+    return {task.name: level for (task, _), level in zip(tasks, computed, strict=True)}
 
 
 def compute_levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:

@@ -90,7 +90,11 @@ def source_of(other: str) -> dict[str, str]:
 @cache
 def declared_keys(kind: type[Any]) -> dict[str, Key]:
     """Map the fields of an effect class to the keys of the spec that set them, in order."""
-    return {one.name: one.metadata[_KEY] for one in fields(kind) if _KEY in one.metadata}
+    return {
+        declared_field.name: declared_field.metadata[_KEY]
+        for declared_field in fields(kind)
+        if _KEY in declared_field.metadata
+    }
 
 
 @cache
@@ -99,7 +103,11 @@ def declared_sources(kind: type[Any]) -> dict[str, str]:
 
     With ``written = field(metadata=source_of("condition"))`` this is ``{"written": "condition"}``.
     """
-    return {one.name: one.metadata[_SOURCE] for one in fields(kind) if _SOURCE in one.metadata}
+    return {
+        declared_field.name: declared_field.metadata[_SOURCE]
+        for declared_field in fields(kind)
+        if _SOURCE in declared_field.metadata
+    }
 
 
 class Surroundings(Protocol):
@@ -160,22 +168,22 @@ class DeclaredEffect(Effect):
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of an effect step's declared keys."""
-        found: list[Expr] = []
+        expressions: list[Expr] = []
         kind: Any = type(self)
-        for name, one in declared_keys(kind).items():
+        for name, key in declared_keys(kind).items():
             value = getattr(self, name)
-            match one.kind:
+            match key.kind:
                 case "text":
-                    found += children(value)
+                    expressions += children(value)
                 case "condition":
-                    found.append(value)
+                    expressions.append(value)
                 case "numbers":
-                    found += (number for _, number in value)
+                    expressions += (number for _, number in value)
                 case "duration":
                     pass
                 case _:
-                    assert_never(one.kind)
-        return tuple(found)
+                    assert_never(key.kind)
+        return tuple(expressions)
 
     def line(self) -> str:
         """Render this effect step by its first key, as a spec would write it: ``sleep 2s``."""
@@ -216,13 +224,13 @@ class Assert(DeclaredEffect):
         def run(at: Surroundings) -> None:
             if holds(at):
                 return
-            said = message(at)
+            explanation = message(at)
             text = "it does not hold"
             if self.written:
                 text = f"the assertion '{self.written}' does not hold"
             raise TaskFailedError.of(
                 "E205",
-                f"{text}: {said}" if said else text,
+                f"{text}: {explanation}" if explanation else text,
                 "mend what it guards, or the assertion; resume continues from the last saved epoch",
             )
 
@@ -258,7 +266,7 @@ class Metric(DeclaredEffect):
         values = [(name, compiler.number(value, name)) for name, value in self.values]
 
         def run(at: Surroundings) -> None:
-            # All of them first: either the whole step is emitted, or nothing of it.
+            # Compute all values first: either the whole step is emitted, or nothing of it.
             for name, number in [(name, value(at)) for name, value in values]:
                 at.emit(Measured(name, number, at.epoch, at.task, at.node_name, at.instance))
 

@@ -100,7 +100,7 @@ def _tight(expr: _Tight) -> str:
             return f"{_base(expr.value)}[{_index(expr.index)}]"
         case Sequence():
             inner = _items(expr)
-            return f"({inner})" if expr.form == "tuple" else f"[{inner}]"
+            return f"({inner})" if expr.kind == "tuple" else f"[{inner}]"
         case Text():
             return repr("".join(_part(part, braces=False) for part in expr.parts))
         case _:
@@ -117,8 +117,10 @@ def _operation(expr: _Operation) -> tuple[str, int]:
             return _binary(expr)
         case Compare():
             pairs = zip(expr.operators, expr.rest, strict=True)
-            rest = "".join(f" {one} {_at(value, _COMPARE + 1)}" for one, value in pairs)
-            return f"{_at(expr.left, _COMPARE + 1)}{rest}", _COMPARE
+            comparisons = "".join(
+                f" {operator} {_at(value, _COMPARE + 1)}" for operator, value in pairs
+            )
+            return f"{_at(expr.left, _COMPARE + 1)}{comparisons}", _COMPARE
         case Logical():
             level = _AND if expr.operator == "and" else _OR
             operands = (_at(operand, level + 1) for operand in expr.operands)
@@ -132,8 +134,8 @@ def _operation(expr: _Operation) -> tuple[str, int]:
 
 def _at(expr: Expr, level: int) -> str:
     """Render an expression as text, in brackets if it binds less tightly than ``level``."""
-    text, own = _render(expr)
-    return text if own >= level else f"({text})"
+    text, own_level = _render(expr)
+    return text if own_level >= level else f"({text})"
 
 
 def _binary(expr: Binary) -> tuple[str, int]:
@@ -176,14 +178,14 @@ def _slice(expr: Slice) -> str:
 
 
 def _index(index: Expr) -> str:
-    if isinstance(index, Sequence) and index.form == "tuple" and index.items:
+    if isinstance(index, Sequence) and index.kind == "tuple" and index.items:
         return _items(index)
     return render_expr(index)
 
 
 def _items(expr: Sequence) -> str:
     inner = ", ".join(render_expr(item) for item in expr.items)
-    return f"{inner}," if expr.form == "tuple" and len(expr.items) == 1 else inner
+    return f"{inner}," if expr.kind == "tuple" and len(expr.items) == 1 else inner
 
 
 def _part(part: str | Hole | Builtin, *, braces: bool) -> str:

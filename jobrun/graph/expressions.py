@@ -181,7 +181,7 @@ class Sequence:
     """``(a, b)`` or ``[a, b]``."""
 
     items: tuple[Expr, ...]
-    form: Literal["tuple", "list"] = "tuple"
+    kind: Literal["tuple", "list"] = "tuple"
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
         node,
         tuple(_build_round(tasks) for tasks in _split_rounds(group.tasks)),
         setup=(
-            *(one.nets for one in group.setup),
+            *(setup.nets for setup in group.setup),
             *(nets for task in group.tasks for nets in (*task.setup, *task.instance_setup)),
         ),
         reports=(
-            *(one.report for one in group.reports),
+            *(report.report for report in group.reports),
             *(report for task in group.tasks for report in task.reports),
         ),
         outputs=tuple(output for task in group.tasks for output in task.outputs),
@@ -84,18 +84,18 @@ def to_task(group: TaskGroup, name: str = "grouped", node: str = "") -> Task:
 def _split_rounds(tasks: tuple[Task, ...]) -> list[list[Task]]:
     """Split a group's tasks in rounds: each needs tasks of earlier rounds only."""
     rounds: list[list[Task]] = []
-    left = list(tasks)
+    unplaced = list(tasks)
     done: set[str] = set()
-    while left:
-        names = {task.name for task in left}
-        round_ = [task for task in left if not names.intersection(task.needs)]
+    while unplaced:
+        names = {task.name for task in unplaced}
+        round_ = [task for task in unplaced if not names.intersection(task.needs)]
         if not round_:
             cycle = ", ".join(sorted(names))
             message = f"circular dependency: {cycle}"
             raise SpecError.of("E173", message, "remove one of these needs")
         rounds.append(round_)
         done.update(task.name for task in round_)
-        left = [task for task in left if task.name not in done]
+        unplaced = [task for task in unplaced if task.name not in done]
     return rounds
 
 
@@ -124,7 +124,11 @@ def _require_no_remote_nets(group: TaskGroup, name: str) -> None:
 def _require_mergeable(group: TaskGroup) -> None:
     names = {task.name for task in group.tasks}
     for task in group.tasks:
-        read = (one.task for one in find_parts(task, OutputRead) if one.task in names)
+        read = (
+            output_read.task
+            for output_read in find_parts(task, OutputRead)
+            if output_read.task in names
+        )
         inner = next(read, None)
         if task.instances > 1:
             _refuse(task, f"it has {task.instances} instances", "leave it as a separate task")
@@ -139,17 +143,17 @@ def _require_mergeable(group: TaskGroup) -> None:
         _refuse(group.tasks[0], "only some tasks of the group have 'rebuild'", "split the group")
     _require_distinct_names(group.tasks)
     outputs = [(output.name, task) for task in group.tasks for output in task.outputs]
-    for (one, _), (two, task) in combinations(outputs, 2):
-        if one == two:
-            _refuse(task, f"another task also has an output '{two}'", "rename one of them")
+    for (first, _), (second, task) in combinations(outputs, 2):
+        if first == second:
+            _refuse(task, f"another task also has an output '{second}'", "rename one of them")
 
 
 def _require_distinct_names(tasks: tuple[Task, ...]) -> None:
-    own: dict[str, Task] = {}
+    local_names: dict[str, Task] = {}
     for task in tasks:
         for name, scope in task.scopes:
             if scope in (Scope.TASK, Scope.INSTANCE):
-                other = own.setdefault(name, task)
+                other = local_names.setdefault(name, task)
                 if other is not task:
                     message = f"'{other.name}' also has its own '{name}'"
                     _refuse(task, message, "rename one of the two blobs")
@@ -184,7 +188,7 @@ def remap_nodes(group: TaskGroup, remap: Remap) -> TaskGroup:
     """
     move = _build_move(group, remap)
     group = rewrite_parts(
-        group, PulledBlob, lambda one: replace(one, nodes=tuple(map(move, one.nodes)))
+        group, PulledBlob, lambda pulled: replace(pulled, nodes=tuple(map(move, pulled.nodes)))
     )
     tasks = tuple(_move(task, move(task.node)) for task in group.tasks)
     taken: dict[str, Task] = {}
@@ -243,11 +247,11 @@ def _build_move(group: TaskGroup, remap: Remap) -> Callable[[str], str]:
 
 
 def _move_setups(group: TaskGroup, move: Callable[[str], str]) -> tuple[NodeSetup, ...]:
-    return _remove_duplicates(_move(one, move(one.node)) for one in group.setup)
+    return _remove_duplicates(_move(setup, move(setup.node)) for setup in group.setup)
 
 
 def _move_reports(group: TaskGroup, move: Callable[[str], str]) -> tuple[NodeReport, ...]:
-    return _remove_duplicates(_move(one, move(one.node)) for one in group.reports)
+    return _remove_duplicates(_move(report, move(report.node)) for report in group.reports)
 
 
 def _move_nets(group: TaskGroup, move: Callable[[str], str]) -> tuple[RemoteNet, ...]:
@@ -263,8 +267,8 @@ def _move(part: _Scoped, node: str) -> _Scoped:
 
 
 def _remove_duplicates(parts: Iterable[_Part]) -> tuple[_Part, ...]:
-    found: list[_Part] = []
-    for one in parts:
-        if one not in found:
-            found.append(one)
-    return tuple(found)
+    unique: list[_Part] = []
+    for part in parts:
+        if part not in unique:
+            unique.append(part)
+    return tuple(unique)

@@ -78,7 +78,7 @@ def render_job(job: Job) -> str:
         lines += _group(group)
     for label, owned in (("state", job.state), ("constants", job.constants)):
         lines += [f"{label} {node}: {', '.join(names)}" for node, names in owned]
-    lines += [f"layout {one.name}: {one.layout}" for one in job.layouts]
+    lines += [f"layout {layout.name}: {layout.layout}" for layout in job.layouts]
     lines += [f"metric {name}: {render_probe(probe)}" for name, probe in job.metrics]
     lines += [f"stop {render_stop(condition)}" for condition in job.stop]
     lines += [f"fail_if {render_probe(probe)}" for probe in job.fail_if]
@@ -173,7 +173,7 @@ def _report(report: Report, indent: str) -> Iterator[str]:
 
 
 def _scopes(scopes: Scopes) -> str:
-    held = {scope: [name for name, one in scopes if one is scope] for scope in Scope}
+    held = {scope: [name for name, name_scope in scopes if name_scope is scope] for scope in Scope}
     shown = [f"{scope.value}: {' '.join(names)}" for scope, names in held.items() if names]
     return f" [{'; '.join(shown)}]" if shown else ""
 
@@ -210,9 +210,9 @@ def _policy_text(policy: CheckpointPolicy) -> str:
         return "none"
     default = replace(CheckpointPolicy(), nodes=policy.nodes, directory=policy.directory)
     changed = [
-        f"{one.name}={getattr(policy, one.name)!r}"
-        for one in fields(policy)
-        if one.compare and getattr(policy, one.name) != getattr(default, one.name)
+        f"{setting.name}={getattr(policy, setting.name)!r}"
+        for setting in fields(policy)
+        if setting.compare and getattr(policy, setting.name) != getattr(default, setting.name)
     ]
     return " ".join(changed) or "default"
 
@@ -307,7 +307,7 @@ def work_notes(task: Task) -> list[str]:
     notes = [f"{task.instances} instances"] if task.instances > 1 else []
     notes += [word for word in ("rebuild", "hogwild") if getattr(task, word)]
     notes += [f"reads {name}" for name in [read_name(task)] if name]
-    written = [f"{', '.join(one.names)} to {one.queue.name}" for one in task.write]
+    written = [f"{', '.join(write.names)} to {write.queue.name}" for write in task.write]
     return notes + ([f"writes {' and '.join(written)}"] if written else [])
 
 
@@ -346,18 +346,18 @@ def _limit_notes(task: Task) -> Iterator[str]:
 
 def used_readers(job: Job) -> tuple[Reader, ...]:
     """List the readers that a job's tasks read, and those inside ``zip``, for its text."""
-    found: dict[str, Reader] = {}
+    readers: dict[str, Reader] = {}
     for group in job.groups:
         for task in group.tasks:
             if isinstance(task.read, ReadRecords):
                 for reader in readers_in(task.read.reader):
-                    found.setdefault(reader.name, reader)
-    return tuple(found.values())
+                    readers.setdefault(reader.name, reader)
+    return tuple(readers.values())
 
 
 def reader_notes(reader: Reader) -> tuple[str, ...]:
     """Describe in short notes a reader: its records, then batches, order and limits."""
-    fields = ", ".join(_field(one) for one in reader.fields)
+    fields = ", ".join(_field(field) for field in reader.fields)
     return (f"{fields} from {_source(reader.source)}", *_notes(reader))
 
 
@@ -379,7 +379,7 @@ def _source(source: Source) -> str:
         case CallSource(target=target):
             return target
         case ZipSource(readers=readers):
-            return " beside ".join(one.name for one in readers)
+            return " beside ".join(reader.name for reader in readers)
         case _:
             assert_never(source)
 
@@ -423,9 +423,9 @@ def find_queue_links(group: TaskGroup) -> tuple[QueueLink, ...]:
     writers: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}
     for task, _ in tasks_by_name(group):
-        for one in task.write:
-            queues.setdefault(one.queue.name, (one.queue, one.names))
-            writers.setdefault(one.queue.name, []).append(task.name)
+        for write in task.write:
+            queues.setdefault(write.queue.name, (write.queue, write.names))
+            writers.setdefault(write.queue.name, []).append(task.name)
         if isinstance(task.read, ReadQueue):
             queues.setdefault(task.read.queue.name, (task.read.queue, task.read.names))
             readers.setdefault(task.read.queue.name, []).append(task.name)
@@ -445,5 +445,5 @@ def queue_notes(queue: Queue) -> list[str]:
 def render_queue_link(link: QueueLink) -> str:
     """Render the note about a queue: ``prep => batches (room for 100) => sgd``."""
     notes = ", ".join(queue_notes(link.queue))
-    ends = ", ".join(link.writers), ", ".join(link.readers)
-    return f"{ends[0]} => {link.queue.name} ({notes}) => {ends[1]}"
+    endpoints = ", ".join(link.writers), ", ".join(link.readers)
+    return f"{endpoints[0]} => {link.queue.name} ({notes}) => {endpoints[1]}"

@@ -48,34 +48,36 @@ def used_nodes(group: TaskGroup) -> tuple[str, ...]:
 
 def tasks_by_name(group: TaskGroup) -> tuple[tuple[Task, tuple[str, ...]], ...]:
     """Query a group for its declared tasks, each name once, with all its nodes."""
-    found: dict[str, tuple[Task, list[str]]] = {}
+    by_name: dict[str, tuple[Task, list[str]]] = {}
     for task in group.tasks:
-        found.setdefault(task.name, (task, []))[1].append(task.node)
-    return tuple((task, tuple(nodes)) for task, nodes in found.values())
+        by_name.setdefault(task.name, (task, []))[1].append(task.node)
+    return tuple((task, tuple(nodes)) for task, nodes in by_name.values())
 
 
 def setup_by_name(group: TaskGroup) -> tuple[tuple[SetupNets, tuple[str, ...]], ...]:
     """Query a group for its set-ups (``SetupNets``): each name once, with all its nodes."""
-    found: dict[str, tuple[SetupNets, list[str]]] = {}
-    for around in group.setup:
-        found.setdefault(around.nets.name, (around.nets, []))[1].append(around.node)
-    return tuple((nets, tuple(nodes)) for nets, nodes in found.values())
+    by_name: dict[str, tuple[SetupNets, list[str]]] = {}
+    for setup in group.setup:
+        by_name.setdefault(setup.nets.name, (setup.nets, []))[1].append(setup.node)
+    return tuple((nets, tuple(nodes)) for nets, nodes in by_name.values())
 
 
 def reports_by_path(group: TaskGroup) -> tuple[tuple[Report, tuple[str, ...]], ...]:
     """Query a group for its reports (periodic steps), each path once, with all its nodes."""
-    found: dict[str, tuple[Report, list[str]]] = {}
-    for beside in group.reports:
-        found.setdefault(beside.report.path, (beside.report, []))[1].append(beside.node)
-    return tuple((report, tuple(nodes)) for report, nodes in found.values())
+    by_path: dict[str, tuple[Report, list[str]]] = {}
+    for node_report in group.reports:
+        by_path.setdefault(node_report.report.path, (node_report.report, []))[1].append(
+            node_report.node
+        )
+    return tuple((report, tuple(nodes)) for report, nodes in by_path.values())
 
 
 def remote_by_path(group: TaskGroup) -> tuple[tuple[RemoteNet, tuple[str, ...]], ...]:
     """Query a group for its remote nets: each path once, with all nodes that have it."""
-    found: dict[str, tuple[RemoteNet, list[str]]] = {}
+    by_path: dict[str, tuple[RemoteNet, list[str]]] = {}
     for net in group.remote:
-        found.setdefault(net.path, (net, []))[1].append(net.node)
-    return tuple((net, tuple(nodes)) for net, nodes in found.values())
+        by_path.setdefault(net.path, (net, []))[1].append(net.node)
+    return tuple((net, tuple(nodes)) for net, nodes in by_path.values())
 
 
 def find_objects(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -93,10 +95,10 @@ def find_objects(job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def kept_names(job: Job) -> dict[str, tuple[str, ...]]:
     """Query a job for the names that each node keeps between epochs: state and constants."""
-    kept: dict[str, set[str]] = {node.name: set() for node in job.cluster}
+    by_node: dict[str, set[str]] = {node.name: set() for node in job.cluster}
     for node, names in (*job.state, *job.constants):
-        kept[node].update(names)
-    return {node: tuple(sorted(names)) for node, names in kept.items()}
+        by_node[node].update(names)
+    return {node: tuple(sorted(names)) for node, names in by_node.items()}
 
 
 def checkpointed_blobs(job: Job) -> dict[str, tuple[str, ...]]:
@@ -134,8 +136,8 @@ def group_outputs(group: TaskGroup) -> frozenset[OutputRef]:
     )
 
 
-def _reads(thing: Any) -> Iterator[OutputRef]:
-    for read in find_parts(thing, OutputRead):
+def _reads(part: Any) -> Iterator[OutputRef]:
+    for read in find_parts(part, OutputRead):
         yield OutputRef(read.task, read.node, read.output)
 
 
@@ -144,18 +146,18 @@ def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
 
     Of steps whose own text names the blob: assignments and calls.
     """
-    found: dict[str, tuple[str, Origin]] = {}
+    bound: dict[str, tuple[str, Origin]] = {}
     for task in tasks:
         for step in walk(task.steps):
             if isinstance(step, Net):
                 for op in step.ops:
                     if isinstance(op, Assign):
                         for target in op.targets:
-                            found.setdefault(target.name, (op.path, op.origin))
+                            bound.setdefault(target.name, (op.path, op.origin))
             elif isinstance(step, CallPython):
                 for name in step.outputs:
-                    found.setdefault(name, (step.path, step.origin))
-    return found
+                    bound.setdefault(name, (step.path, step.origin))
+    return bound
 
 
 def has_callables(job: Job) -> bool:
@@ -247,13 +249,13 @@ def iter_steps(job: Job) -> Iterator[Step]:
         match reader.source:
             case FileSource(path=path, folder=folder):
                 files = (
-                    DataFile(one.name, path, member, folder)
-                    for one in reader.fields
-                    for member in one.members
+                    DataFile(field.name, path, member, folder)
+                    for field in reader.fields
+                    for member in field.members
                 )
                 yield Load(tuple(files), reader.path, reader.origin)
             case CallSource(target=target, arguments=arguments):
-                names = tuple(one.name for one in reader.fields)
+                names = tuple(field.name for field in reader.fields)
                 yield CallPython(
                     target, arguments, (), names, path=reader.path, origin=reader.origin
                 )

@@ -187,11 +187,11 @@ def record_path(task: str) -> str:
 
 def readers_in(reader: Reader) -> tuple[Reader, ...]:
     """Return a reader with all readers that it zips, at any depth; each has a position."""
-    found = [reader]
+    readers = [reader]
     if isinstance(reader.source, ZipSource):
-        for one in reader.source.readers:
-            found += readers_in(one)
-    return tuple(found)
+        for zipped in reader.source.readers:
+            readers += readers_in(zipped)
+    return tuple(readers)
 
 
 def has_finished(node: str, reader: Reader) -> Expr:
@@ -249,6 +249,6 @@ def source_expressions(reader: Reader) -> tuple[Expr, ...]:
         case CallSource(arguments=arguments):
             return tuple(value for _, value in arguments)
         case ZipSource(readers=readers):
-            return tuple(value for one in readers for value in source_expressions(one))
+            return tuple(value for zipped in readers for value in source_expressions(zipped))
         case FileSource() | CounterSource():
             return ()

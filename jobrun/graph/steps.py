@@ -101,7 +101,7 @@ class UseNet:
     origin: Origin = field(default=NOWHERE, compare=False)
 
 
-# What a callable gets whose signature names them, and whose step does not give them.
+# Arguments that a callable gets if its signature names them and its step does not pass them.
 CALL_EXTRAS = frozenset({"rng", "epoch", "node", "instance", "run_dir"})
 
 
@@ -134,8 +134,8 @@ class CallPython(Effect):
         return self.outputs
 
     def lends(self) -> tuple[str, ...]:
-        given = {name: value.name for name, value in self.arguments if isinstance(value, Name)}
-        return tuple(given[name] for name in self.writable if name in given)
+        passed = {name: value.name for name, value in self.arguments if isinstance(value, Name)}
+        return tuple(passed[name] for name in self.writable if name in passed)
 
     def line(self) -> str:
         arguments = ", ".join(
@@ -190,8 +190,8 @@ class RunProgram(Effect):
         words = " ".join(render_text(text) for text in self.command).strip().split("\n")
         first = words[0] + (" …" if len(words) > 1 else "")
         limit = f", at most {size(self.state_dir_most_bytes)}" if self.state_dir_most_bytes else ""
-        kept = f" (state_dir {self.state_dir}{limit})" if self.state_dir else ""
-        return f"{_results(tuple(blob for blob, _, _ in self.results))}run {first}{kept}"
+        state = f" (state_dir {self.state_dir}{limit})" if self.state_dir else ""
+        return f"{_results(tuple(blob for blob, _, _ in self.results))}run {first}{state}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +289,10 @@ class Pull(Effect):
     origin: Origin = field(default=NOWHERE, compare=False)
 
     def binds(self) -> tuple[str, ...]:
-        return tuple(one.blob for one in self.blobs)
+        return tuple(pulled.blob for pulled in self.blobs)
 
     def line(self) -> str:
-        return f"pull {', '.join(one.line() for one in self.blobs)}"
+        return f"pull {', '.join(pulled.line() for pulled in self.blobs)}"
 
 
 @dataclass(frozen=True, slots=True)

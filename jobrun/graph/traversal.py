@@ -38,7 +38,7 @@ _Calling = TypeVar("_Calling", Call, Draw)
 
 _Graph = TypeVar("_Graph")
 _Part = TypeVar("_Part")
-# Most parts of an expression are one of these: asked first, because large specs have millions.
+# Most parts of an expression are one of these, so they are checked first.
 _LEAVES = frozenset((Const, Dtype, Name, Builtin, LoopIndex, OutputRead, NodeBlob))
 # Fields of these types are skipped: a pull on each of n nodes names all n nodes.
 _PLAIN = frozenset(
@@ -123,7 +123,7 @@ def _map_children(expr: Expr, change: Change) -> Expr:
             return expr if same else Index(value, index)
         case Sequence():
             items = _map_each(expr.items, change)
-            return expr if items is expr.items else Sequence(items, expr.form)
+            return expr if items is expr.items else Sequence(items, expr.kind)
         case Text():
             return Text(tuple(_map_part(part, change) for part in expr.parts))
         case _:

@@ -84,7 +84,7 @@ def show(path: Path, took_s: float) -> None:
 
     def plan() -> None:
         types = infer_job_types(job)
-        plan_text(job, types.owned, types.made)
+        plan_text(job, types.owned, types.task_blobs)
 
     for name, act in (("types and plan", plan), ("the graph", lambda: drawing.ascii(job))):
         begun = time.process_time()

@@ -91,7 +91,7 @@ def work_out(expr: e.Expr, names: Mapping[str, Any], rng: Any = None) -> Any:
             return _BINARY[expr.operators[0]](left, right)
         case e.Sequence():
             items = [work_out(item, names, rng) for item in expr.items]
-            return items if expr.form == "list" else tuple(items)
+            return items if expr.kind == "list" else tuple(items)
         case e.Call():
             args = [work_out(arg, names, rng) for arg in expr.args]
             kwargs = {name: work_out(value, names, rng) for name, value in expr.kwargs}

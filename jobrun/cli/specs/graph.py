@@ -52,6 +52,6 @@ def command(
     more: dict[str, list[str]] = {}
     if types:
         folder = Path(prepared.authored.folder)
-        blob_types = infer_header_types(prepared.job, folder, prepared.compiled.types).made
-        more = blob_lines(blob_types)
+        task_blobs = infer_header_types(prepared.job, folder, prepared.compiled.types).task_blobs
+        more = blob_lines(task_blobs)
     shell.print_text(_FORMATS[output_format](prepared.job, more).rstrip("\n"))

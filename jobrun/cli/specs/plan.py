@@ -65,7 +65,7 @@ def command(
     bound_s = measure_loss_bound(Path(run_dir, job.name) / _EVENTS, job.checkpoint)
     directories = _stored_directories(job, Path(run_dir))
     if as_json:
-        document = plan_json(job, types.owned, types.made)
+        document = plan_json(job, types.owned, types.task_blobs)
         document |= {"loss_bound_s": bound_s, "state_dir_bytes": directories}
         shell.print_text(render_json(document))
     else:
@@ -78,7 +78,7 @@ def command(
             else f"each save stores the state_dir {name}; its first save says how much that is"
             for name, count in directories.items()
         ]
-        text = plan_text(job, types.owned, types.made, bound, measured).rstrip("\n")
+        text = plan_text(job, types.owned, types.task_blobs, bound, measured).rstrip("\n")
         shell.print(*_wrapped(text, shell.result_width))
     return SpecError.exit_code if errors_only((*types.faults, *calls)) else 0
 

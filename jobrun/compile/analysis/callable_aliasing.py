@@ -41,7 +41,7 @@ from jobrun.ops.operator_table import OPERATORS
 
 # Two names, sorted.
 Pair = tuple[str, str]
-# By the path of a ``call`` step.
+# Path of a ``call`` step → its pairs.
 UnsharedPairs = Mapping[str, tuple[Pair, ...]]
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class _Point:
         binds: Names that get another value, or none.
         call: The callable, if it is one: it may read its arguments while it changes them.
         takes: Objects into which the callable may put other blobs.
-        ends: Names that no longer exist after this point.
+        drops: Names that no longer exist after this point.
         keeps: If not None: only these names exist after this point.
     """
 
@@ -68,7 +68,7 @@ class _Point:
     binds: frozenset[str] = _NO_NAMES
     call: CallPython | None = None
     takes: frozenset[str] = _NO_NAMES
-    ends: frozenset[str] = _NO_NAMES
+    drops: frozenset[str] = _NO_NAMES
     keeps: frozenset[str] | None = None
     after: list[_Point] = field(default_factory=list)
 
@@ -76,14 +76,14 @@ class _Point:
         """Return whether a step rebinds or drops a blob, which ends aliases by callables."""
         if self.keeps is not None and name not in self.keeps:
             return True
-        return name in self.binds or name in self.ends
+        return name in self.binds or name in self.drops
 
 
 def find_unshareable_blobs(
     groups: Mapping[GroupName, GroupDraft],
     views: Mapping[GroupName, Mapping[str, NodeView]],
     node: str,
-    kept: Collection[str],
+    boundary_names: Collection[str],
     objects: frozenset[str],
 ) -> UnsharedPairs:
     """Find for each ``call`` on a node the pairs of blobs that it must not make aliases.
@@ -92,35 +92,35 @@ def find_unshareable_blobs(
         groups: All of the job.
         views: The same groups on their nodes.
         node: The node.
-        kept: Names that exist at each epoch boundary: state, constants and objects.
+        boundary_names: Names that exist at each epoch boundary: state, constants and objects.
         objects: Those of them that may be objects, which can refer to memory of other blobs.
     """
     if not any(_has_calls(groups[name], view.get(node)) for name, view in views.items()):
         return {}
-    found: dict[str, set[Pair]] = {}
+    pairs_by_path: dict[str, set[Pair]] = {}
     # Tasks without an order may run in either order, so both are analysed.
     for is_reversed in (False, True):
         graph = _ControlFlow(objects, is_reversed=is_reversed)
-        ends = graph.group(groups["init"], views["init"].get(node), [])
-        boundary = graph.point(Access(reads=list(kept)), ends)
-        boundary.keeps = frozenset(kept)
-        ends = [boundary]
+        predecessors = graph.group(groups["init"], views["init"].get(node), [])
+        boundary = graph.point(Access(reads=list(boundary_names)), predecessors)
+        boundary.keeps = frozenset(boundary_names)
+        predecessors = [boundary]
         for name in ("epoch", "download"):
-            ends = graph.group(groups[name], views[name].get(node), ends)
-        _link(ends, boundary)
+            predecessors = graph.group(groups[name], views[name].get(node), predecessors)
+        _link(predecessors, boundary)
         graph.group(groups["exit"], views["exit"].get(node), [boundary])
         for path, pairs in graph.find_pairs():
-            found.setdefault(path, set()).update(pairs)
+            pairs_by_path.setdefault(path, set()).update(pairs)
         if not any(group.order.has_choice for group in groups.values()):
             break
-    return {path: tuple(sorted(pairs)) for path, pairs in found.items()}
+    return {path: tuple(sorted(pairs)) for path, pairs in pairs_by_path.items()}
 
 
 def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
     """Return whether a group calls Python callables on a node, whose results may be aliases."""
     if view is None:
         return False
-    around = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
+    in_setups = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
     in_tasks = (
         steps
         for task in view.tasks.values()
@@ -130,7 +130,7 @@ def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
         )
     )
     return any(
-        isinstance(step, CallPython) for steps in chain(around, in_tasks) for step in walk(steps)
+        isinstance(step, CallPython) for steps in chain(in_setups, in_tasks) for step in walk(steps)
     )
 
 
@@ -145,8 +145,8 @@ def _steps_around(
 
 
 def _link(points: Iterable[_Point], after: _Point) -> None:
-    for one in points:
-        one.after.append(after)
+    for point in points:
+        point.after.append(after)
 
 
 class _ControlFlow:
@@ -169,111 +169,118 @@ class _ControlFlow:
     def point(
         self,
         access: Access,
-        ends: Iterable[_Point],
+        predecessors: Iterable[_Point],
         exprs: Iterable[Expr] = (),
         call: CallPython | None = None,
     ) -> _Point:
         """Add a step to the control-flow graph in which aliasing by callables is searched."""
-        made = _Point(
+        point = _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
             frozenset((*access.binds, *access.deletes)),
             call,
             self._objects.intersection(access.lent),
         )
-        self._points.append(made)
-        _link(ends, made)
-        return made
+        self._points.append(point)
+        _link(predecessors, point)
+        return point
 
-    def group(self, group: GroupDraft, view: NodeView | None, ends: list[_Point]) -> list[_Point]:
+    def group(
+        self, group: GroupDraft, view: NodeView | None, predecessors: list[_Point]
+    ) -> list[_Point]:
         """Add one run of a group to the control-flow graph for analysing callables' aliases."""
         if view is None:
-            return ends
+            return predecessors
         setups = group.setups.get(view.node, ())
         reports = group.reports.get(view.node, ())
-        ends = self._setup(setups, "init", ends)
+        predecessors = self._setup(setups, "init", predecessors)
         rank = group.order.reverse_rank if self._is_reversed else group.order.rank
         for position in sorted(view.tasks, key=rank.__getitem__):
             add = partial(self._task, view.tasks[position], view)
-            ends = self._add_reports(reports, add, ends)
-        return self._setup(setups, "exit", ends)
+            predecessors = self._add_reports(reports, add, predecessors)
+        return self._setup(setups, "exit", predecessors)
 
-    def _task(self, task: TaskDraft, view: NodeView, ends: list[_Point]) -> list[_Point]:
-        ends = self._setup(task.setup, "init", ends)
-        ends = self._add_reports(task.reports, partial(self._instance, task), ends)
-        ends = self._setup(task.setup, "exit", ends)
-        last = self.point(FINDER.of_expr(*(one.value for one in task.outputs)), ends)
-        own = (name for name in task.flow.names() if _is_own(view.scope(task, name)))
-        last.ends = frozenset(own)
+    def _task(self, task: TaskDraft, view: NodeView, predecessors: list[_Point]) -> list[_Point]:
+        predecessors = self._setup(task.setup, "init", predecessors)
+        predecessors = self._add_reports(task.reports, partial(self._instance, task), predecessors)
+        predecessors = self._setup(task.setup, "exit", predecessors)
+        last = self.point(FINDER.of_expr(*(output.value for output in task.outputs)), predecessors)
+        local_names = (name for name in task.flow.names() if _is_own(view.scope(task, name)))
+        last.drops = frozenset(local_names)
         return [last]
 
-    def _instance(self, task: TaskDraft, ends: list[_Point]) -> list[_Point]:
-        begin = self.point(Access(), ends)
-        ends = self._setup(task.instance_setup, "init", [begin])
-        ends = self._body(task, ends)
-        ends = self._setup(task.instance_setup, "exit", ends)
+    def _instance(self, task: TaskDraft, predecessors: list[_Point]) -> list[_Point]:
+        begin = self.point(Access(), predecessors)
+        predecessors = self._setup(task.instance_setup, "init", [begin])
+        predecessors = self._body(task, predecessors)
+        predecessors = self._setup(task.instance_setup, "exit", predecessors)
         if task.instances > 1:
-            _link(ends, begin)
-        return ends
+            _link(predecessors, begin)
+        return predecessors
 
-    def _body(self, task: TaskDraft, ends: list[_Point]) -> list[_Point]:
+    def _body(self, task: TaskDraft, predecessors: list[_Point]) -> list[_Point]:
         records = task.records
         if not records.is_loop:
-            return [*self._steps(task.steps, ends), *self._stops.pop(task.path, [])]
+            return [*self._steps(task.steps, predecessors), *self._stops.pop(task.path, [])]
         source = records.read.reader if isinstance(records.read, ReadRecords) else None
         access = FINDER.of_expr(*(source_expressions(source) if source is not None else ()))
         access.binds += records.fields
-        head = self.point(access, ends)
-        ends = self._steps(task.steps, [head])
-        sent = Access(reads=[name for one in records.write for name in one.names])
-        ends = [self.point(sent, ends), *self._stops.pop(record_path(task.path), [])]
-        _link(ends, head)
-        return [head, *ends, *self._stops.pop(task.path, [])]
+        head = self.point(access, predecessors)
+        predecessors = self._steps(task.steps, [head])
+        sent = Access(reads=[name for write in records.write for name in write.names])
+        predecessors = [
+            self.point(sent, predecessors),
+            *self._stops.pop(record_path(task.path), []),
+        ]
+        _link(predecessors, head)
+        return [head, *predecessors, *self._stops.pop(task.path, [])]
 
-    def _setup(self, setups: Iterable[SetupNets], part: str, ends: list[_Point]) -> list[_Point]:
+    def _setup(
+        self, setups: Iterable[SetupNets], part: str, predecessors: list[_Point]
+    ) -> list[_Point]:
         for setup in setups if part == "init" else reversed(list(setups)):
             steps = setup.init if part == "init" else setup.exit
             path = f"{setup.name}.{part}"
-            ends = [*self._steps(steps, ends), *self._stops.pop(path, [])]
-        return ends
+            predecessors = [*self._steps(steps, predecessors), *self._stops.pop(path, [])]
+        return predecessors
 
     def _add_reports(
         self,
         reports: Sequence[Report],
         add: Callable[[list[_Point]], list[_Point]],
-        ends: list[_Point],
+        predecessors: list[_Point],
     ) -> list[_Point]:
         """Add periodic reports to the control-flow graph: they may read callables' aliases."""
         if not reports:
-            return add(ends)
+            return add(predecessors)
         outer = self._watched
         alone = _ControlFlow(self._objects, is_reversed=False)
         for report in reports:
             alone._steps(report.steps, [])
-        self._watched = outer.union(*(one.reads for one in alone._points))
-        hub = self.point(Access(), add(ends))
+        self._watched = outer.union(*(point.reads for point in alone._points))
+        hub = self.point(Access(), add(predecessors))
         for report in reports:
             _link(self._steps(report.steps, [hub]), hub)
             _link(self._stops.pop(report.path, []), hub)
         self._watched = outer
         return [hub]
 
-    def _steps(self, steps: tuple[Step, ...], ends: list[_Point]) -> list[_Point]:
+    def _steps(self, steps: tuple[Step, ...], predecessors: list[_Point]) -> list[_Point]:
         for step in steps:
-            ends = self._step(step, ends)
-        return ends
+            predecessors = self._step(step, predecessors)
+        return predecessors
 
-    def _step(self, step: Step, ends: list[_Point]) -> list[_Point]:
+    def _step(self, step: Step, predecessors: list[_Point]) -> list[_Point]:
         if isinstance(step, Net):
             for op in step.ops:
-                ends = [self.point(FINDER.of_op(op), ends, op_expressions(op))]
-            return ends
+                predecessors = [self.point(FINDER.of_op(op), predecessors, op_expressions(op))]
+            return predecessors
         if isinstance(step, UseNet):
-            return self._steps(step.steps, ends)
+            return self._steps(step.steps, predecessors)
         if isinstance(step, Guard):
-            ends = [*self._steps(step.steps, ends), *self._stops.pop(step.path, [])]
+            predecessors = [*self._steps(step.steps, predecessors), *self._stops.pop(step.path, [])]
         call = step if isinstance(step, CallPython) else None
-        head = self.point(FINDER.of_step(step), ends, expressions(step), call)
+        head = self.point(FINDER.of_step(step), predecessors, expressions(step), call)
         match step:
             case Loop() | While():
                 _link(self._steps(step.steps, [head]), head)
@@ -282,10 +289,10 @@ class _ControlFlow:
                 branches = (*(then for _, then in step.branches), step.otherwise)
                 return [end for then in branches for end in self._steps(then, [head])]
             case Parallel():
-                # Branches in any order: a race between two of them is a fault.
+                # The order of branches is free: a race between two of them is a fault elsewhere.
                 for number, branch in enumerate(step.branches):
-                    left = self._steps(branch, [head])
-                    _link([*left, *self._stops.pop(f"{step.path}[{number}]", [])], head)
+                    branch_ends = self._steps(branch, [head])
+                    _link([*branch_ends, *self._stops.pop(f"{step.path}[{number}]", [])], head)
             case Stop():
                 self._stops.setdefault(step.target, []).append(head)
                 return [head] if step.condition is not None else []
@@ -295,35 +302,35 @@ class _ControlFlow:
 
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
         """Yield each ``call`` step's path, and pairs of blobs it must not make aliases."""
-        calls = [one for one in self._points if one.call is not None]
+        calls = [call for call in self._points if call.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
-        for one in calls:
+        for call in calls:
             pairs: set[Pair] = set()
-            made = _made(one)
-            for pair in combinations(sorted(_touched(one)), 2):
-                if made.isdisjoint(pair) or relevant.isdisjoint(pair):
+            aliases = _alias_names(call)
+            for pair in combinations(sorted(_touched(call)), 2):
+                if aliases.isdisjoint(pair) or relevant.isdisjoint(pair):
                     continue
                 # If the search would take too long, the sharing counts as observable.
-                seen, count = (True, 0) if visits > _MOST_VISITS else _is_observable(one, pair)
+                seen, count = (True, 0) if visits > _MOST_VISITS else _is_observable(call, pair)
                 visits += count
                 if seen:
                     pairs.add(pair)
-            if pairs and one.call is not None:
-                yield one.call.path, pairs
+            if pairs and call.call is not None:
+                yield call.call.path, pairs
 
     def _relevant_names(self, calls: list[_Point]) -> set[str]:
         """Find the blobs whose aliases by callables matter: they may be changed in place.
 
         Those are the blobs that are changed in place, and the inputs of calls that make such blobs.
         """
-        relevant = set[str]().union(*(one.changes for one in self._points))
+        relevant = set[str]().union(*(point.changes for point in self._points))
         size = -1
         while size != len(relevant):
             size = len(relevant)
-            for one in calls:
-                if not relevant.isdisjoint(_made(one)):
-                    relevant |= one.reads
+            for call in calls:
+                if not relevant.isdisjoint(_alias_names(call)):
+                    relevant |= call.reads
         return relevant
 
 
@@ -331,13 +338,13 @@ def _is_own(scope: Scope) -> bool:
     return scope in {Scope.TASK, Scope.INSTANCE}
 
 
-def _made(point: _Point) -> frozenset[str]:
+def _alias_names(point: _Point) -> frozenset[str]:
     """Return the blobs that a callable may alias: its results and writable arguments."""
     return point.binds | point.changes
 
 
 def _touched(point: _Point) -> frozenset[str]:
-    return point.reads | _made(point)
+    return point.reads | _alias_names(point)
 
 
 def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
@@ -348,9 +355,9 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
     """
     seen: set[tuple[int, Pair, str]] = set()
     # At each point: the blobs that share memory, and the one that would have changed, if any.
-    rest = [(after, start, "") for after in call.after]
-    while rest:
-        point, pair, stale = rest.pop()
+    unvisited = [(after, start, "") for after in call.after]
+    while unvisited:
+        point, pair, stale = unvisited.pop()
         key = (id(point), pair, stale)
         if key in seen:
             continue
@@ -361,11 +368,13 @@ def _is_observable(call: _Point, start: Pair) -> tuple[bool, int]:
         if looking and looking in point.reads | point.changes:
             return True, len(seen)
         if not stale:
-            ways = [(after, one, "") for one in _propagate(point, pair) for after in point.after]
-            rest += ways
+            ways = [
+                (after, alias, "") for alias in _propagate(point, pair) for after in point.after
+            ]
+            unvisited += ways
         if any(map(point.is_over, (stale,) if stale else pair)):
             continue
-        rest += ((after, pair, stale) for after in point.after)
+        unvisited += ((after, pair, stale) for after in point.after)
     return False, len(seen)
 
 
@@ -383,8 +392,8 @@ def _propagate(point: _Point, pair: Pair) -> Iterator[Pair]:
         return
     for ours, other in (pair, pair[::-1]):
         if ours in point.reads and not point.is_over(other):
-            for made in (point.binds | point.takes) - {ours, other}:
-                yield (made, other) if made < other else (other, made)
+            for name in (point.binds | point.takes) - {ours, other}:
+                yield (name, other) if name < other else (other, name)
 
 
 def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
@@ -396,4 +405,6 @@ def _changed_views(exprs: Iterable[Expr]) -> Iterator[str]:
                 for position in known.mutates:
                     if position < len(expr.args):
                         part = walk_expr(expr.args[position])
-                        yield from (one.name for one in part if isinstance(one, Name))
+                        yield from (
+                            expression.name for expression in part if isinstance(expression, Name)
+                        )

@@ -95,9 +95,9 @@ def resolve_conditions(
     during = ProbeResolver(Readable(names, ("init", "epoch")), nodes, outputs, draft.groups, faults)
     at_end = ProbeResolver(Readable(names, GROUPS), nodes, outputs, draft.groups, faults)
     metrics = [(name, during.resolve(probe, f"metrics.{name}")) for name, probe in job.metrics]
-    stop = [_resolve_stop(one, during) for one in job.stop]
+    stop = [_resolve_stop(condition, during) for condition in job.stop]
     return Conditions(
-        tuple(one for one in stop if one is not None),
+        tuple(condition for condition in stop if condition is not None),
         tuple((name, probe) for name, probe in metrics if probe is not None),
         _resolve_all(during, "fail_if", job.fail_if),
         _resolve_all(at_end, "expect", job.expect),
@@ -112,8 +112,8 @@ def _resolve_stop(condition: StopCondition, probes: ProbeResolver) -> StopCondit
 
 
 def _resolve_all(probes: ProbeResolver, key: str, written: tuple[Probe, ...]) -> tuple[Probe, ...]:
-    found = [probes.resolve(one, f"{key}[{index}]") for index, one in enumerate(written)]
-    return tuple(probe for probe in found if probe is not None)
+    resolved = [probes.resolve(probe, f"{key}[{index}]") for index, probe in enumerate(written)]
+    return tuple(probe for probe in resolved if probe is not None)
 
 
 class ProbeResolver:
@@ -174,7 +174,7 @@ class ProbeResolver:
                     spec_position,
                 )
                 return False
-        # An operator that changes its argument changes the blob of any node.
+        # An operator that changes its argument would change the blob of any node.
         access = FINDER.of_expr(map_expr(expr, _without_node))
         changed = [*access.changes, *access.atomic]
         if changed:
@@ -191,17 +191,17 @@ class ProbeResolver:
         faulty: list[Expr] = []
 
         def leaf(part: Expr) -> Expr:
-            found: Expr | None = part
+            resolved_part: Expr | None = part
             if isinstance(part, Name):
-                found = self._resolve_blob(part.name, None, spec_position)
+                resolved_part = self._resolve_blob(part.name, None, spec_position)
             elif isinstance(part, NodeBlob):
-                found = self._resolve_blob(part.name, part.node, spec_position)
+                resolved_part = self._resolve_blob(part.name, part.node, spec_position)
             elif isinstance(part, OutputRead):
-                found = self._resolve_dotted(part, part.node or None, spec_position)
-            if found is None:
+                resolved_part = self._resolve_dotted(part, part.node or None, spec_position)
+            if resolved_part is None:
                 faulty.append(part)
                 return part
-            return found
+            return resolved_part
 
         resolved = map_expr(expr, leaf)
         return None if faulty else resolved
@@ -261,7 +261,9 @@ class ProbeResolver:
 
     def _note_unknown(self, name: str, known: Any, where: str, spec_position: SpecPosition) -> None:
         tasks = (task for group in self._groups.values() for task in group.tasks)
-        task = next((one for one in tasks if name in one.flow.made()), None)
+        task = next(
+            (candidate for candidate in tasks if name in candidate.flow.written_names()), None
+        )
         owners = self._owners.get(name)
         if where and owners:
             message = f"'{name}' does not exist{where}, but on '{owners[0]}'"
@@ -325,10 +327,15 @@ def warn_of_idle_epochs(groups: Groups, stop: Sequence[StopCondition], faults: F
 
 def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Faults) -> None:
     """Check that stop conditions end the job: by its readers, its epochs or its time."""
-    if not stop or any(isinstance(one, _BOUNDS) for one in stop):
+    if not stop or any(isinstance(condition, _BOUNDS) for condition in stop):
         return
     mend = _ENDLESS_MEND
-    named = {part for one in stop if isinstance(one, StopWhen) for part in one.probe.parts}
+    named = {
+        part
+        for condition in stop
+        if isinstance(condition, StopWhen)
+        for part in condition.probe.parts
+    }
     for top, task in walk_readers({"epoch": groups["epoch"]}):
         for reader in readers_in(top):
             spec_position = SpecPosition(reader.path, reader.origin)
@@ -365,16 +372,23 @@ def check_conditions_change(
         others: Probes that end the job by failing.
         faults: Where to note them.
     """
-    conditions = [one for one in stop if isinstance(one, StopWhen)]
+    conditions = [condition for condition in stop if isinstance(condition, StopWhen)]
     if not conditions or len(conditions) < len(stop) or others:
         return
     epoch = groups["epoch"]
     changed = {node: _changed_names(epoch, node) for node in epoch.nodes()}
     tasks = {task.name for task in epoch.tasks}
-    if any(all(expr == Const(value=True) for expr in one.probe.parts) for one in conditions):
-        # It ends after the first epoch.
+    if any(
+        all(expr == Const(value=True) for expr in condition.probe.parts) for condition in conditions
+    ):
+        # ``true`` ends the job after its first epoch.
         return
-    parts = [part for one in conditions for expr in one.probe.parts for part in walk_expr(expr)]
+    parts = [
+        part
+        for condition in conditions
+        for expr in condition.probe.parts
+        for part in walk_expr(expr)
+    ]
     if any(_may_change(part, changed, tasks) for part in parts):
         ended = _find_finite_readers(epoch)
         idle = {node: _changed_names(epoch, node, with_records=False) for node in epoch.nodes()}
@@ -389,18 +403,18 @@ def check_conditions_change(
             SpecPosition(conditions[0].path, conditions[0].probe.origin),
         )
         return
-    for one in conditions:
-        reads = [part for expr in one.probe.parts for part in walk_expr(expr)]
+    for condition in conditions:
+        reads = [part for expr in condition.probe.parts for part in walk_expr(expr)]
         names = dict.fromkeys(part.name for part in reads if isinstance(part, NodeBlob))
         blobs = " or ".join(f"'{name}'" for name in names)
         why = f": no task of 'epoch' changes {blobs}" if names else ""
         change = f"change {blobs} in a task of 'epoch'; or " if names else ""
         faults.error(
             "E521",
-            f"no epoch changes whether '{one.probe.text}' holds{why}, and there is no other "
+            f"no epoch changes whether '{condition.probe.text}' holds{why}, and there is no other "
             f"stop condition",
             f"{change}{_ENDLESS_MEND}",
-            SpecPosition(one.path, one.probe.origin),
+            SpecPosition(condition.path, condition.probe.origin),
         )
 
 
@@ -410,8 +424,8 @@ def _find_finite_readers(group: GroupDraft) -> list[str]:
     from_code = any(
         isinstance(source.source, CallSource) for reader in readers for source in readers_in(reader)
     )
-    ends = all(map(_may_end, readers)) and not from_code
-    return [reader.name for reader in readers] if ends else []
+    are_finite = all(map(_may_end, readers)) and not from_code
+    return [reader.name for reader in readers] if are_finite else []
 
 
 def _may_end(reader: Reader) -> bool:
@@ -436,22 +450,22 @@ def _changed_names(group: GroupDraft, node: str, *, with_records: bool = True) -
         finder.block(setup.exit, setup.name)
     for report in group.reports.get(node, ()):
         finder.block(report.steps, report.path)
-    found = {*finder.uses.writes, *finder.uses.atomic}
+    changed = {*finder.uses.writes, *finder.uses.atomic}
     for task in group.tasks:
         if node in task.nodes:
             flow = task.flow
-            around_it = task.node_setup
+            setups = task.node_setup
             if with_records or not isinstance(task.records.read, ReadRecords):
-                found |= flow.made()
-                found.update(flow.once.atomic, flow.inner.atomic, flow.reporting.atomic)
-                found.update(task.records.fields)
+                changed |= flow.written_names()
+                changed.update(flow.once.atomic, flow.inner.atomic, flow.reporting.atomic)
+                changed.update(task.records.fields)
             else:
-                # Reports come in time, and run in an epoch without records for no time.
-                found.update(flow.once.writes, flow.once.atomic)
-                around_it = (*around_it, *task.instance_setup)
-            for around in around_it:
-                found.update(_written_names(around.init), _written_names(around.exit))
-    return found
+                # Reports run at intervals, so an epoch without records runs none.
+                changed.update(flow.once.writes, flow.once.atomic)
+                setups = (*setups, *task.instance_setup)
+            for setup in setups:
+                changed.update(_written_names(setup.init), _written_names(setup.exit))
+    return changed
 
 
 def _written_names(steps: tuple[Step, ...]) -> set[str]:

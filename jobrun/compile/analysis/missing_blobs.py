@@ -61,7 +61,7 @@ class MissingBlobs:
         if (name, spec_position) in self._reported or (
             task is not None and task.records.are_unknown
         ):
-            # One fault for all nodes, and none where a record might bind the name.
+            # Report once for all nodes, and not at all if a record might bind the name.
             return
         self._reported.add((name, spec_position))
         if name in self._made_on_no_node:
@@ -94,11 +94,12 @@ class MissingBlobs:
                 "move the step there, or rename the blob",
             )
         if ":" in name:
-            own = name.rsplit(":", 1)[1]
+            plain_name = name.rsplit(":", 1)[1]
             return _Explanation(
                 "E186",
-                f"'{own}' was not passed to the net, and may not be assigned before this step",
-                f"add '{own}' to the net's 'in', and pass a value where the net is used",
+                f"'{plain_name}' was not passed to the net, and may not be assigned before this "
+                "step",
+                f"add '{plain_name}' to the net's 'in', and pass a value where the net is used",
             )
         if name in self.dropped.get(view.node, ()):
             return _Explanation(
@@ -111,12 +112,13 @@ class MissingBlobs:
 
     @staticmethod
     def _explain_own_task(task: TaskDraft | None, name: str) -> _Explanation | None:
-        if task is None or name not in task.flow.made():
+        if task is None or name not in task.flow.written_names():
             return None
-        made = task.find_write_position(name)
+        write_position = task.find_write_position(name)
         return _Explanation(
             "E181",
-            f"'{name}' may be read before it is assigned; the task assigns it at {made.path}",
+            f"'{name}' may be read before it is assigned; the task assigns it at "
+            f"{write_position.path}",
             "assign it earlier on every path: in each branch, and before a loop that may have "
             "no iteration",
         )
@@ -128,21 +130,21 @@ class MissingBlobs:
         if view.shared_scope(name) is None:
             return None
         others = (other for other in self._writers.get(name, []) if other is not task)
-        other = next((one for one in others if _runs_in(one, view)), None)
+        other = next((candidate for candidate in others if _runs_in(candidate, view)), None)
         if other is None:
             return None
-        made = f"'{name}' is made by task '{other.name}'"
+        made_by = f"'{name}' is made by task '{other.name}'"
         if position is None or task is None:
             return _Explanation(
-                "E182", f"{made}, and may not exist yet", "make it in the init of the set-up"
+                "E182", f"{made_by}, and may not exist yet", "make it in the init of the set-up"
             )
         if task.rebuild and not other.rebuild:
             return _Explanation(
                 "E182",
-                f"{made}, which does not run again on resume, unlike this task",
+                f"{made_by}, which does not run again on resume, unlike this task",
                 f"give '{other.name}' 'rebuild: true' too, or remove it from this one",
             )
-        return _explain_order(view, position, other.position, made)
+        return _explain_order(view, position, other.position, made_by)
 
     def _explain_other_workspace(
         self, view: NodeView, task: TaskDraft | None, name: str
@@ -172,14 +174,14 @@ class MissingBlobs:
             )
         message = f"unknown blob '{name}'"
         if max(len(view.start), len(view.global_names)) > _MOST_NAMES:
-            # Not even collected: there may be as many faults as there are names.
+            # Do not even collect the names: there may be as many faults as names.
             return _Explanation("E180", message, "assign it first")
         known = set(view.start) | view.global_names | view.group_names | set(self._params)
         if task is not None:
-            known |= task.flow.made()
+            known |= task.flow.written_names()
         # Names inside nets and positions of readers cannot be written in a spec.
-        known = {one for one in known if ":" not in one and "/" not in one}
-        builtin = nearest(name, [one for one in BUILTINS if "." not in one])
+        known = {candidate for candidate in known if ":" not in candidate and "/" not in candidate}
+        builtin = nearest(name, [candidate for candidate in BUILTINS if "." not in candidate])
         if builtin is not None and nearest(name, known) is None:
             return _Explanation("E180", message, f"did you mean '{builtin}'?")
         return _Explanation("E180", message, did_you_mean(name, known))
@@ -187,7 +189,9 @@ class MissingBlobs:
     @cached_property
     def _made_on_no_node(self) -> frozenset[str]:
         tasks = (task for group in self._groups.values() for task in group.tasks)
-        return frozenset(name for task in tasks if not task.nodes for name in task.flow.made())
+        return frozenset(
+            name for task in tasks if not task.nodes for name in task.flow.written_names()
+        )
 
     @cached_property
     def _writers(self) -> dict[str, list[TaskDraft]]:
@@ -195,8 +199,8 @@ class MissingBlobs:
         for group in self._groups.values():
             for task in group.tasks:
                 # A field of a record is bound by the reading task itself.
-                made = task.flow.made() - {*task.records.fields}
-                for name in made if task.nodes else ():
+                written = task.flow.written_names() - {*task.records.fields}
+                for name in written if task.nodes else ():
                     writers.setdefault(name, []).append(task)
         return writers
 
@@ -212,20 +216,20 @@ def _runs_in(task: TaskDraft, view: NodeView) -> bool:
     return task.group == view.group.name and view.node in task.nodes
 
 
-def _explain_order(view: NodeView, position: int, other: int, made: str) -> _Explanation:
+def _explain_order(view: NodeView, position: int, other: int, made_by: str) -> _Explanation:
     name = view.group.tasks[other].name
     order = view.group.order
     if order.is_before(position, other):
         return _Explanation(
-            "E182", f"{made}, which waits for this task", "make it earlier, or reverse the needs"
+            "E182", f"{made_by}, which waits for this task", "make it earlier, or reverse the needs"
         )
     if order.is_before(other, position):
         return _Explanation(
             "E182",
-            f"{made}, which may end without it: it makes it on some paths only, or deletes it",
+            f"{made_by}, which may end without it: it makes it on some paths only, or deletes it",
             "make it on every path through that task",
         )
     mend = f"write needs: [{name}]"
     if must_run_concurrently(view.group, other, position):
         mend = "a queue connects the two tasks: send it as a field of the records"
-    return _Explanation("E182", f"{made}, which runs concurrently", mend)
+    return _Explanation("E182", f"{made_by}, which runs concurrently", mend)

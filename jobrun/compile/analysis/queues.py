@@ -29,17 +29,19 @@ class QueueEnds:
 
 def find_queue_ends(group: GroupDraft) -> dict[str, QueueEnds]:
     """Find for each queue of a group the tasks that write to it and the tasks that read it."""
-    found: dict[str, QueueEnds] = {}
+    ends_by_queue: dict[str, QueueEnds] = {}
     for task in group.tasks:
         records = task.records
-        for one, spec_position in zip(records.write, records.write_at, strict=True):
-            found.setdefault(one.queue.name, QueueEnds(one.queue)).writers.append(
-                (task, one, spec_position)
+        for write, spec_position in zip(records.write, records.write_at, strict=True):
+            ends_by_queue.setdefault(write.queue.name, QueueEnds(write.queue)).writers.append(
+                (task, write, spec_position)
             )
         if isinstance(records.read, ReadQueue):
             queue = records.read.queue
-            found.setdefault(queue.name, QueueEnds(queue)).readers.append((task, records.read_at))
-    return found
+            ends_by_queue.setdefault(queue.name, QueueEnds(queue)).readers.append(
+                (task, records.read_at)
+            )
+    return ends_by_queue
 
 
 def must_run_concurrently(group: GroupDraft, first: int, second: int) -> bool:
@@ -51,8 +53,8 @@ def check_queues(
     groups: Mapping[GroupName, GroupDraft], queues: Sequence[Queue], faults: Faults
 ) -> None:
     """Check a job's queues: the tasks that write and read them, and possible deadlocks."""
-    ends = {name: find_queue_ends(group) for name, group in groups.items()}
-    used = {name for found in ends.values() for name in found}
+    ends_by_group = {name: find_queue_ends(group) for name, group in groups.items()}
+    used = {name for ends_by_queue in ends_by_group.values() for name in ends_by_queue}
     for queue in queues:
         if queue.name not in used:
             faults.error(
@@ -63,29 +65,40 @@ def check_queues(
                 SpecPosition(queue.path, queue.origin),
             )
     for name, group in groups.items():
-        elsewhere = {one: other for other, found in ends.items() if other != name for one in found}
-        for found in ends[name].values():
-            _check_ends(found, name, elsewhere, faults)
-            _check_same_names(found, faults)
-            _check_order(found, faults)
-        _DeadlockCheck(group, ends[name], faults).check()
+        elsewhere = {
+            queue_name: other
+            for other, ends_by_queue in ends_by_group.items()
+            if other != name
+            for queue_name in ends_by_queue
+        }
+        for queue_ends in ends_by_group[name].values():
+            _check_ends(queue_ends, name, elsewhere, faults)
+            _check_same_names(queue_ends, faults)
+            _check_order(queue_ends, faults)
+        _DeadlockCheck(group, ends_by_group[name], faults).check()
         for task in group.tasks:
             _check_on_error(task, faults)
 
 
 def _check_ends(
-    ends: QueueEnds, group: GroupName, elsewhere: Mapping[str, GroupName], faults: Faults
+    queue_ends: QueueEnds, group: GroupName, elsewhere: Mapping[str, GroupName], faults: Faults
 ) -> None:
-    name = ends.queue.name
+    name = queue_ends.queue.name
     sides = [
         (
             "write",
             "writes to",
             "reads from",
-            [(task, at) for task, _, at in ends.writers],
-            [task for task, _ in ends.readers],
+            [(task, at) for task, _, at in queue_ends.writers],
+            [task for task, _ in queue_ends.readers],
         ),
-        ("read", "reads from", "writes to", ends.readers, [task for task, _, _ in ends.writers]),
+        (
+            "read",
+            "reads from",
+            "writes to",
+            queue_ends.readers,
+            [task for task, _, _ in queue_ends.writers],
+        ),
     ]
     for key, verb, missing, here, there in sides:
         if here and not there:
@@ -97,7 +110,7 @@ def _check_ends(
             if other:
                 mend += f"; each group has its own queue, so '{other}' does not count"
             faults.error("E192", message, mend, spec_position)
-        elif not ends.queue.shared:
+        elif not queue_ends.queue.shared:
             _check_nodes(name, verb, missing, here, there, faults)
 
 
@@ -128,43 +141,44 @@ def _check_nodes(
             return
 
 
-def _check_same_names(ends: QueueEnds, faults: Faults) -> None:
+def _check_same_names(queue_ends: QueueEnds, faults: Faults) -> None:
     """Check that all tasks that write to or read from a queue use the same field names."""
-    if not ends.writers:
+    if not queue_ends.writers:
         return
-    first, sent, at = ends.writers[0]
-    for task, one, spec_position in ends.writers[1:]:
-        if one.names != sent.names:
+    first, sent, at = queue_ends.writers[0]
+    for task, write, spec_position in queue_ends.writers[1:]:
+        if write.names != sent.names:
             faults.error(
                 "E193",
-                f"task '{task.name}' sends {', '.join(one.names)} to queue "
-                f"'{ends.queue.name}', and task '{first.name}' sends {', '.join(sent.names)}, at "
+                f"task '{task.name}' sends {', '.join(write.names)} to queue "
+                f"'{queue_ends.queue.name}', and task '{first.name}' sends "
+                f"{', '.join(sent.names)}, at "
                 f"{at.origin}",
                 "send the same blobs in the same order, or use two queues",
                 spec_position,
             )
 
-    for task, spec_position in ends.readers:
+    for task, spec_position in queue_ends.readers:
         read = task.records.read
         if isinstance(read, ReadQueue) and read.names not in ((), sent.names):
             faults.error(
                 "E193",
                 f"task '{task.name}' reads {', '.join(read.names)} from queue "
-                f"'{ends.queue.name}', and task '{first.name}' sends {', '.join(sent.names)}",
+                f"'{queue_ends.queue.name}', and task '{first.name}' sends {', '.join(sent.names)}",
                 "read the blobs that are sent, in the same order",
                 spec_position,
             )
 
 
-def _check_order(ends: QueueEnds, faults: Faults) -> None:
+def _check_order(queue_ends: QueueEnds, faults: Faults) -> None:
     """Check that an ordered queue has a single source, which numbers the queue's records."""
-    queue = ends.queue
-    if not queue.ordered or not ends.writers:
+    queue = queue_ends.queue
+    if not queue.ordered or not queue_ends.writers:
         return
-    task, _, spec_position = ends.writers[-1]
+    task, _, spec_position = queue_ends.writers[-1]
     read = task.records.read
-    if len(ends.writers) > 1:
-        message = f"task '{ends.writers[0][0].name}' also writes to it"
+    if len(queue_ends.writers) > 1:
+        message = f"task '{queue_ends.writers[0][0].name}' also writes to it"
         mend = "use a separate queue for each of them"
     elif queue.shared and len(task.nodes) > 1:
         message = f"task '{task.name}' writes to it from {len(task.nodes)} nodes"
@@ -186,7 +200,7 @@ def _check_on_error(task: TaskDraft, faults: Faults) -> None:
     if task.on_error != "warn":
         return
     records = task.records
-    names = [one.queue.name for one in records.write]
+    names = [write.queue.name for write in records.write]
     if isinstance(records.read, ReadQueue):
         names.append(records.read.queue.name)
     if names:
@@ -200,23 +214,23 @@ def _check_on_error(task: TaskDraft, faults: Faults) -> None:
         )
 
 
-def _map_successors(ends: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
+def _map_successors(ends_by_queue: Mapping[str, QueueEnds]) -> dict[int, list[int]]:
     """Map each task to the tasks that read what it writes to queues."""
-    found: dict[int, list[int]] = {}
-    for one in ends.values():
-        for writer, _, _ in one.writers:
-            for reader, _ in one.readers:
-                found.setdefault(writer.position, []).append(reader.position)
-                found.setdefault(reader.position, [])
-    return found
+    successors: dict[int, list[int]] = {}
+    for queue_ends in ends_by_queue.values():
+        for writer, _, _ in queue_ends.writers:
+            for reader, _ in queue_ends.readers:
+                successors.setdefault(writer.position, []).append(reader.position)
+                successors.setdefault(reader.position, [])
+    return successors
 
 
 def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
     """Find the tasks that a task's records reach through queues, directly or by other tasks."""
     seen = {start}
     ready = [start]
-    for one in ready:  # grows while it is read
-        for other in table.get(one, ()):
+    for task in ready:  # grows while it is read
+        for other in table.get(task, ()):
             if other not in seen:
                 seen.add(other)
                 ready.append(other)
@@ -226,24 +240,28 @@ def _find_reachable(start: int, table: Mapping[int, list[int]]) -> list[int]:
 def _find_concurrent(task: int, table: Mapping[int, list[int]]) -> set[int]:
     """Find the tasks that must run at the same time as a given one, by their queues."""
     previous: dict[int, list[int]] = {}
-    for one, after in table.items():
+    for writer, after in table.items():
         for other in after:
-            previous.setdefault(other, []).append(one)
+            previous.setdefault(other, []).append(writer)
     before = {task, *_find_reachable(task, previous)}
-    return {after for one in before for after in _find_reachable(one, table)} | before - {task}
+    return {after for earlier in before for after in _find_reachable(earlier, table)} | before - {
+        task
+    }
 
 
 class _DeadlockCheck:
     """Searches for deadlocks: tasks of a group that wait for each other through queues."""
 
-    def __init__(self, group: GroupDraft, ends: Mapping[str, QueueEnds], faults: Faults) -> None:
+    def __init__(
+        self, group: GroupDraft, ends_by_queue: Mapping[str, QueueEnds], faults: Faults
+    ) -> None:
         self._group = group
         self._faults = faults
-        self._next = _map_successors(ends)
+        self._next = _map_successors(ends_by_queue)
         self._queues: dict[tuple[int, int], str] = {}
-        for name, one in ends.items():
-            for writer, _, _ in one.writers:
-                for reader, _ in one.readers:
+        for name, queue_ends in ends_by_queue.items():
+            for writer, _, _ in queue_ends.writers:
+                for reader, _ in queue_ends.readers:
                     pair = (writer.position, reader.position)
                     self._queues.setdefault(pair, name)
 
@@ -256,12 +274,14 @@ class _DeadlockCheck:
         """Add a fault if queues bring a task's records back to it; return whether none do."""
         positions = sorted(self._next)
         index = {position: number for number, position in enumerate(positions)}
-        after = [tuple(index[one] for one in self._next[position]) for position in positions]
-        left = sort_topologically(after)[1]
-        if not left:
+        after = [
+            tuple(index[successor] for successor in self._next[position]) for position in positions
+        ]
+        cyclic = sort_topologically(after)[1]
+        if not cyclic:
             return True
-        way = self._find_cycle(positions[left[0]], {positions[one] for one in left})
-        names = [self._group.tasks[one].name for one in way]
+        way = self._find_cycle(positions[cyclic[0]], {positions[number] for number in cyclic})
+        names = [self._group.tasks[position].name for position in way]
         task = self._group.tasks[way[0]]
         queue = self._queues[way[0], way[1]]
         if len(way) == 2:
@@ -281,7 +301,7 @@ class _DeadlockCheck:
         """Return the tasks of a circle that wait for each other at queues, or by ``needs``."""
         way = [start]
         while way.count(way[-1]) < 2:
-            way.append(next(one for one in self._next[way[-1]] if one in among))
+            way.append(next(successor for successor in self._next[way[-1]] if successor in among))
         return way[way.index(way[-1]) :]
 
     def _check_needs(self) -> None:
@@ -290,15 +310,15 @@ class _DeadlockCheck:
         order = self._group.order
         positions = sorted(self._next)
         index = {position: number for number, position in enumerate(positions)}
-        beside = {position: _find_concurrent(position, self._next) for position in positions}
+        concurrent = {position: _find_concurrent(position, self._next) for position in positions}
         waits: list[tuple[int, ...]] = []
         for second in positions:
-            firsts = [one for one in positions if order.is_before(one, second)]
-            direct = [one for one in firsts if second in beside[one]]
+            firsts = [first for first in positions if order.is_before(first, second)]
+            direct = [first for first in firsts if second in concurrent[first]]
             if direct:
                 self._report_need(direct[0], second)
-            found = {one for first in firsts for one in (first, *beside[first])}
-            waits.append(tuple(index[one] for one in found if not direct))
+            preceding = {position for first in firsts for position in (first, *concurrent[first])}
+            waits.append(tuple(index[position] for position in preceding if not direct))
         for number in sort_topologically(waits)[1][:1]:
             self._report_cycle(self._group.tasks[positions[number]])
 
@@ -322,18 +342,18 @@ class _DeadlockCheck:
             after[below[writer]] += [below[reader] for reader in readers]
             for reader in readers:
                 after[above[reader]].append(above[writer])
-        return not sort_topologically([tuple(one) for one in after])[1]
+        return not sort_topologically([tuple(predecessors) for predecessors in after])[1]
 
     def _report_need(self, first: int, second: int) -> None:
-        one, two = self._group.tasks[first], self._group.tasks[second]
+        first_task, second_task = self._group.tasks[first], self._group.tasks[second]
         name = self._queues.get((first, second)) or self._queues.get((second, first))
         joined = f"queue '{name}' connects them" if name else "queues connect them"
         self._faults.error(
             "E173",
-            f"task '{two.name}' starts when '{one.name}' has ended, but {joined}: they "
-            f"must run concurrently",
+            f"task '{second_task.name}' starts when '{first_task.name}' has ended, but {joined}: "
+            f"they must run concurrently",
             "remove the need: a task that reads a queue waits for records",
-            two.find_needs(),
+            second_task.find_needs(),
         )
 
     def _report_cycle(self, task: TaskDraft) -> None:

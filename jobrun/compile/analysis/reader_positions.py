@@ -30,14 +30,14 @@ from jobrun.graph.types import NodeSetup, Scope, SetupNets, TaskGroup
 _SETUP = "readers"
 
 
-def add_positions(kept: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
+def add_positions(names_by_node: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
     """Add the names of the reader positions on each node to the names of the node's state."""
-    found = dict(kept)
+    extended = dict(names_by_node)
     for node, shares in _count_shares(groups).items():
-        one = found.get(node, KeptNames())
+        node_names = extended.get(node, KeptNames())
         names = (reader.position for reader, _ in shares.values())
-        found[node] = replace(one, state=tuple(sorted({*one.state, *names})))
-    return found
+        extended[node] = replace(node_names, state=tuple(sorted({*node_names.state, *names})))
+    return extended
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
@@ -46,7 +46,9 @@ def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
         NodeSetup(
             node,
             SetupNets(
-                (Net(tuple(_build_first_position(*one) for one in shares.values())),), (), _SETUP
+                (Net(tuple(_build_first_position(*share) for share in shares.values())),),
+                (),
+                _SETUP,
             ),
             tuple((reader.position, Scope.NODE) for reader, _ in shares.values()),
         )
@@ -57,7 +59,7 @@ def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
 
 def remove_position_setup(init: TaskGroup) -> TaskGroup:
     """Remove from init the set-up that ``add_position_setup`` added for reader positions."""
-    return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
+    return replace(init, setup=tuple(setup for setup in init.setup if setup.nets.name != _SETUP))
 
 
 def check_saved_positions(
@@ -89,27 +91,27 @@ def _build_first_position(reader: Reader, shares: int) -> Assign:
 
 def _count_shares(groups: Groups) -> dict[str, dict[str, tuple[Reader, int]]]:
     """Map each node to its readers, and the number of positions each has there."""
-    found: dict[str, dict[str, tuple[Reader, int]]] = {}
+    shares: dict[str, dict[str, tuple[Reader, int]]] = {}
     for reader, task in walk_readers(groups):
         count = task.instances if reader.shard == "instance" else 1
         for node in task.nodes:
-            for one in readers_in(reader):
-                found.setdefault(node, {}).setdefault(one.name, (one, count))
-    return found
+            for inner_reader in readers_in(reader):
+                shares.setdefault(node, {}).setdefault(inner_reader.name, (inner_reader, count))
+    return shares
 
 
 def _check_group_order(group: GroupDraft, faults: Faults) -> None:
     """Check that tasks that move the position of one reader on a node have an order."""
     seen: dict[tuple[str, str], list[TaskDraft]] = {}
     for reader, task in walk_readers({group.name: group}):
-        for one in readers_in(reader):
+        for inner_reader in readers_in(reader):
             for node in task.nodes:
-                others = seen.setdefault((node, one.name), [])
+                others = seen.setdefault((node, inner_reader.name), [])
                 for other in others:
                     if not _is_ordered(group, other, task):
                         faults.error(
                             "E120",
-                            f"tasks '{other.name}' and '{task.name}' read '{one.name}' "
+                            f"tasks '{other.name}' and '{task.name}' read '{inner_reader.name}' "
                             f"concurrently, so which of them gets a record would depend on "
                             f"timing",
                             f"order them with needs: [{other.name}]; use instances; or declare "
@@ -120,10 +122,10 @@ def _check_group_order(group: GroupDraft, faults: Faults) -> None:
                 others.append(task)
 
 
-def _is_ordered(group: GroupDraft, one: TaskDraft, two: TaskDraft) -> bool:
+def _is_ordered(group: GroupDraft, first: TaskDraft, second: TaskDraft) -> bool:
     order = group.order
     if not order.is_sound:
         return True
-    return order.is_before(one.position, two.position) or order.is_before(
-        two.position, one.position
+    return order.is_before(first.position, second.position) or order.is_before(
+        second.position, first.position
     )

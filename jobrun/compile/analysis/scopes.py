@@ -28,7 +28,7 @@ class NodeView:
         group_names: Names that set-up around the group run makes.
         shared: All those names, which tasks on the node share.
         init: What set-up before the tasks does with names; ``exit``: what that after them does.
-        around: The names that this set-up touches.
+        setup_uses: The names that this set-up touches.
     """
 
     group: GroupDraft
@@ -40,7 +40,7 @@ class NodeView:
     shared: frozenset[str] = frozenset()
     init: Summary = field(default_factory=Summary)
     exit: Summary = field(default_factory=Summary)
-    around: NameUses = field(default_factory=NameUses)
+    setup_uses: NameUses = field(default_factory=NameUses)
     finder: FlowAnalysis = field(default_factory=FlowAnalysis)
 
     def scope(self, task: TaskDraft, name: str) -> Scope:
@@ -122,26 +122,26 @@ def _analyse_setup(view: NodeView) -> None:
     finder = view.finder
     view.init = finder.setups(setups, "init")
     view.exit = finder.setups(setups, "exit")
-    view.around = finder.uses
-    made = set(finder.uses.writes) - view.start
+    view.setup_uses = finder.uses
+    written = set(finder.uses.writes) - view.start
     if view.group.workspace == "global":
         # Names of a net's own set-up are never state: no other step can use them.
-        view.group_names = {name for name in made if ":" in name}
-        view.global_names = made - view.group_names
+        view.group_names = {name for name in written if ":" in name}
+        view.global_names = written - view.group_names
     else:
-        view.group_names = made
+        view.group_names = written
 
 
 def _global_names(task: TaskDraft) -> set[str]:
     flow = task.flow
-    made = set(flow.once.writes)
+    written = set(flow.once.writes)
     if task.instances == 1:
-        made |= flow.inner.writes.keys()
+        written |= flow.inner.writes.keys()
     if task.records.is_loop:
         # Names bound by records, or from them, may not exist: there may be no record.
-        made &= {*flow.total.end, *flow.total.needs}
-        made.difference_update(task.records.fields)
-    return {name for name in made if ":" not in name and not _is_temporary(task, name)}
+        written &= {*flow.total.end, *flow.total.needs}
+        written.difference_update(task.records.fields)
+    return {name for name in written if ":" not in name and not _is_temporary(task, name)}
 
 
 def _is_temporary(task: TaskDraft, name: str) -> bool:

@@ -55,8 +55,8 @@ class _Name:
     """The status of one name after the steps of init that were walked through."""
 
     status: Status
-    rebuilt: SpecPosition | None = None
-    made: SpecPosition | None = None
+    rebuilt_at: SpecPosition | None = None
+    written_at: SpecPosition | None = None
     is_called: bool = True
 
 
@@ -68,12 +68,14 @@ def find_state(views: Mapping[str, NodeView], faults: Faults) -> dict[str, KeptN
 def find_left_names(view: NodeView) -> frozenset[str]:
     """Find the blobs that certainly exist on a node after a group, as state or constants."""
     names = _walk_tasks(view)
-    return frozenset(name for name, one in names.items() if one.status is Status.SET)
+    return frozenset(name for name, blob in names.items() if blob.status is Status.SET)
 
 
-def names_of(kept: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
+def names_of(names_by_node: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
     """Map each node to the set of its state and constants, the blobs that outlast an epoch."""
-    return {node: frozenset((*one.state, *one.constants)) for node, one in kept.items()}
+    return {
+        node: frozenset((*names.state, *names.constants)) for node, names in names_by_node.items()
+    }
 
 
 def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
@@ -95,9 +97,9 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
     state: list[str] = []
     constants: list[str] = []
     names = _walk_tasks(view)
-    for name, one in names.items():
-        spec_position = one.made or one.rebuilt
-        if one.status is Status.MAYBE and spec_position is not None:
+    for name, blob in names.items():
+        spec_position = blob.written_at or blob.rebuilt_at
+        if blob.status is Status.MAYBE and spec_position is not None:
             faults.error(
                 "E179",
                 f"'{name}' may not exist after init, but state must always exist",
@@ -105,17 +107,21 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
                 "iteration; or set 'workspace: private' on the task if it is not state",
                 spec_position,
             )
-        elif one.status is Status.SET and one.rebuilt is not None and one.made is not None:
+        elif (
+            blob.status is Status.SET
+            and blob.rebuilt_at is not None
+            and blob.written_at is not None
+        ):
             faults.error(
                 "E175",
-                f"'{name}' is made by a 'rebuild' task, at {one.rebuilt.path}, but "
+                f"'{name}' is made by a 'rebuild' task, at {blob.rebuilt_at.path}, but "
                 f"written by another one, so it is neither a constant nor state",
                 "use another blob name",
-                one.made,
+                blob.written_at,
             )
-        if one.status is not Status.GONE:
-            # A name that is both has a fault already, and others would follow from it.
-            (constants if one.made is None else state).append(name)
+        if blob.status is not Status.GONE:
+            # A name that is both has a fault already; dropping it would cause further faults.
+            (constants if blob.written_at is None else state).append(name)
     called = [name for name in constants if names[name].is_called]
     return KeptNames(tuple(sorted(state)), tuple(sorted(constants)), tuple(sorted(called)))
 
@@ -126,33 +132,33 @@ def _walk_tasks(view: NodeView) -> dict[str, _Name]:
     _walk_setup(view, view.init.end, names)
     for position in sorted(view.tasks, key=view.group.order.rank.__getitem__):
         task = view.tasks[position]
-        for name in sorted(task.flow.made() | task.flow.inner.atomic.keys()):
-            # What exists before init is state already.
+        for name in sorted(task.flow.written_names() | task.flow.inner.atomic.keys()):
+            # A blob that exists before init is state already.
             if view.shared_scope(name) is not Scope.NODE or name in view.start:
                 continue
             if task.flow.is_only("lent", name) and _is_made_by_callables(names.get(name)):
-                # A callable that changes an object has not made it.
+                # A callable that only changes an object does not make it.
                 continue
-            one = _touch(names, name, task.flow.total.end.get(name))
-            one.is_called = one.is_called and task.flow.is_only("called", name)
+            blob = _touch(names, name, task.flow.total.end.get(name))
+            blob.is_called = blob.is_called and task.flow.is_only("called", name)
             if task.rebuild:
-                one.rebuilt = one.rebuilt or task.find_write_position(name)
+                blob.rebuilt_at = blob.rebuilt_at or task.find_write_position(name)
             else:
-                one.made = one.made or task.find_write_position(name)
+                blob.written_at = blob.written_at or task.find_write_position(name)
     _walk_setup(view, view.exit.end, names)
     return names
 
 
 def _walk_setup(view: NodeView, end: Mapping[str, Status], names: dict[str, _Name]) -> None:
-    for name, spec_position in view.around.writes.items():
+    for name, spec_position in view.setup_uses.writes.items():
         if name in end and view.shared_scope(name) is Scope.NODE:
-            one = _touch(names, name, end[name])
-            one.made = one.made or spec_position
+            blob = _touch(names, name, end[name])
+            blob.written_at = blob.written_at or spec_position
 
 
 def _is_made_by_callables(known: _Name | None) -> bool:
     """Return whether only callables of ``rebuild`` tasks make a blob: it is no state."""
-    return known is not None and known.is_called and known.made is None
+    return known is not None and known.is_called and known.written_at is None
 
 
 def _touch(names: dict[str, _Name], name: str, status: Status | None) -> _Name:
@@ -166,44 +172,44 @@ def _touch(names: dict[str, _Name], name: str, status: Status | None) -> _Name:
 
 
 def check_layouts(
-    layouts: tuple[StateLayout, ...], kept: Mapping[str, KeptNames], faults: Faults
+    layouts: tuple[StateLayout, ...], names_by_node: Mapping[str, KeptNames], faults: Faults
 ) -> None:
     """Check that init leaves each blob that a spec declares under ``state``.
 
     Args:
         layouts: The declarations.
-        kept: State and constants, by node.
+        names_by_node: State and constants, by node.
         faults: Collects what is wrong.
     """
     names = {
         name
-        for one in kept.values()
-        for name in (*one.state, *one.constants)
+        for node_names in names_by_node.values()
+        for name in (*node_names.state, *node_names.constants)
         if not name.startswith(POSITION_PREFIX)
     }
-    for one in layouts:
-        if one.name not in names:
-            mend = did_you_mean(one.name, names) if names else "make it in init, or remove it"
-            message = f"'{one.name}' is not state: no task of init makes it, or it is not saved"
-            faults.error("E044", message, mend, SpecPosition(one.path, one.origin))
+    for layout in layouts:
+        if layout.name not in names:
+            mend = did_you_mean(layout.name, names) if names else "make it in init, or remove it"
+            message = f"'{layout.name}' is not state: no task of init makes it, or it is not saved"
+            faults.error("E044", message, mend, SpecPosition(layout.path, layout.origin))
 
 
 def check_types(job: Job, faults: Faults) -> Types:
     """Check the types of a job's blobs, and return them: a ``layout: rows`` needs an array."""
     types = infer_job_types(job)
     owned = types.owned
-    for one in job.layouts:
+    for layout in job.layouts:
         flat = [
             node
             for (node, name), known in owned.items()
-            if one.layout == "rows" and name == one.name and known.shape == ()
+            if layout.layout == "rows" and name == layout.name and known.shape == ()
         ]
         if flat:
             faults.error(
                 "E045",
-                f"'{one.name}' on node '{flat[0]}' is a scalar, which has no rows",
+                f"'{layout.name}' on node '{flat[0]}' is a scalar, which has no rows",
                 "declare it replicated if all nodes have the same value, or keep it in an array",
-                SpecPosition(one.path, one.origin),
+                SpecPosition(layout.path, layout.origin),
             )
     faults.extend(types.faults)
     return types
@@ -211,22 +217,24 @@ def check_types(job: Job, faults: Faults) -> Types:
 
 def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
     """Map each node to the state blobs that hold the ``state_dir`` of its ``run`` steps."""
-    found: dict[str, dict[str, RunProgram]] = {}
+    state_dirs: dict[str, dict[str, RunProgram]] = {}
     for nodes, steps in _walk_job(groups):
         for step in walk(steps):
             if isinstance(step, RunProgram) and step.state_dir:
                 for node in nodes:
-                    found.setdefault(node, {}).setdefault(step.folders[0], step)
-    return found
+                    state_dirs.setdefault(node, {}).setdefault(step.folders[0], step)
+    return state_dirs
 
 
-def add_state_dirs(kept: Mapping[str, KeptNames], state_dirs: StateDirs) -> dict[str, KeptNames]:
+def add_state_dirs(
+    names_by_node: Mapping[str, KeptNames], state_dirs: StateDirs
+) -> dict[str, KeptNames]:
     """Add the ``state_dir`` blobs of programs to the state that each node keeps."""
-    found = dict(kept)
+    extended = dict(names_by_node)
     for node, blobs in state_dirs.items():
-        one = found.get(node, KeptNames())
-        found[node] = replace(one, state=tuple(sorted({*one.state, *blobs})))
-    return found
+        node_names = extended.get(node, KeptNames())
+        extended[node] = replace(node_names, state=tuple(sorted({*node_names.state, *blobs})))
+    return extended
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
@@ -234,7 +242,15 @@ def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
     setups = tuple(
         NodeSetup(
             node,
-            SetupNets((Net(tuple(_build_empty(*one) for one in blobs.items())),), (), _SETUP),
+            SetupNets(
+                (
+                    Net(
+                        tuple(_build_empty(*blob_and_program) for blob_and_program in blobs.items())
+                    ),
+                ),
+                (),
+                _SETUP,
+            ),
             tuple((blob, Scope.NODE) for blob in blobs),
         )
         for node, blobs in state_dirs.items()
@@ -244,7 +260,7 @@ def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
 
 def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
     """Remove from init the steps by which ``add_state_dir_setup`` makes empty state."""
-    return replace(init, setup=tuple(one for one in init.setup if one.nets.name != _SETUP))
+    return replace(init, setup=tuple(setup for setup in init.setup if setup.nets.name != _SETUP))
 
 
 def check_state_dirs(

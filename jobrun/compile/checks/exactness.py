@@ -34,10 +34,13 @@ def find_inexactness(
     return Exactness(tuple(reasons))
 
 
-def add_probes(found: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
+def add_probes(exactness: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
     """Add to a job's reasons for inexactness those of its stop conditions and metrics."""
-    reasons = dict.fromkeys(found.reasons)
-    for probe in (*(one.probe for one in stop if isinstance(one, StopWhen)), *more):
+    reasons = dict.fromkeys(exactness.reasons)
+    for probe in (
+        *(condition.probe for condition in stop if isinstance(condition, StopWhen)),
+        *more,
+    ):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
     return Exactness(tuple(reasons))
 
@@ -49,7 +52,7 @@ def _group_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator
             yield from _reader_reasons(task)
         if task.hogwild:
             yield task.path, "hogwild: the results of its races depend on timing"
-        # Most tasks call no such operator; steps that are not reached are not known to.
+        # Most tasks call no such operator. The functions of unreachable steps are not recorded.
         has_calls = bool(task.flow.problems) or any(
             map(_is_nondeterministic, task.flow.functions())
         )
@@ -127,11 +130,11 @@ def _report_reasons(task: TaskDraft, view: NodeView) -> Iterator[tuple[str, str]
 
 def _find_counting_tasks(view: NodeView) -> dict[str, int]:
     """Map each counter blob to the tasks (a bit set) that count with it, to check exactness."""
-    found: dict[str, int] = {}
+    counting: dict[str, int] = {}
     for position, task in view.tasks.items():
         for name in {**task.flow.inner.atomic, **task.flow.once.atomic}:
-            found[name] = found.get(name, 0) | 1 << position
-    return found
+            counting[name] = counting.get(name, 0) | 1 << position
+    return counting
 
 
 def _counter_reasons(
@@ -203,27 +206,27 @@ def _record_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Reasons
         group: The group.
         views: The group on each of its nodes.
     """
-    for ends in find_queue_ends(group).values():
-        yield from _writer_reasons(group, ends)
-        yield from _queue_reader_reasons(ends)
+    for queue_ends in find_queue_ends(group).values():
+        yield from _writer_reasons(group, queue_ends)
+        yield from _queue_reader_reasons(queue_ends)
     for task in group.tasks:
         if _shares_records(task):
             yield from _instance_reasons(task, views[task.nodes[0]])
 
 
-def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
+def _writer_reasons(group: GroupDraft, queue_ends: QueueEnds) -> Reasons:
     """Yield why a queue is inexact: its order is not fixed, and several tasks write it."""
-    queue = ends.queue
+    queue = queue_ends.queue
     if queue.ordered:
         return
-    tasks = [task for task, _, _ in ends.writers]
+    tasks = [task for task, _, _ in queue_ends.writers]
     before = group.order.is_before
     alone = all(
-        before(one.position, two.position) or before(two.position, one.position)
-        for number, two in enumerate(tasks)
-        for one in tasks[:number]
+        before(first.position, second.position) or before(second.position, first.position)
+        for number, second in enumerate(tasks)
+        for first in tasks[:number]
     )
-    if alone and all(_count_threads(task, ends) == 1 for task in tasks):
+    if alone and all(_count_threads(task, queue_ends) == 1 for task in tasks):
         return
     names = ", ".join(_task_text(task) for task in tasks)
     yield (
@@ -232,17 +235,19 @@ def _writer_reasons(group: GroupDraft, ends: QueueEnds) -> Reasons:
     )
 
 
-def _queue_reader_reasons(ends: QueueEnds) -> Reasons:
+def _queue_reader_reasons(queue_ends: QueueEnds) -> Reasons:
     """Yield why a resumed run may read other records from a queue, and so is not exact."""
-    queue = ends.queue
-    if len(ends.readers) > 1 or any(queue.shared and len(t.nodes) > 1 for t, _ in ends.readers):
-        task, spec_position = ends.readers[-1]
+    queue = queue_ends.queue
+    if len(queue_ends.readers) > 1 or any(
+        queue.shared and len(t.nodes) > 1 for t, _ in queue_ends.readers
+    ):
+        task, spec_position = queue_ends.readers[-1]
         yield (
             spec_position.path,
             f"which records task '{task.name}' gets from queue '{queue.name}' depends on timing",
         )
     varies = "depends on timing"
-    for task, _ in ends.readers:
+    for task, _ in queue_ends.readers:
         for step in walk(task.steps):
             if isinstance(step, Stop) and step.target == task.path:
                 yield (
@@ -303,9 +308,9 @@ def _shares_records(task: TaskDraft) -> bool:
     )
 
 
-def _count_threads(task: TaskDraft, ends: QueueEnds) -> int:
+def _count_threads(task: TaskDraft, queue_ends: QueueEnds) -> int:
     """Count the threads of a task that write to one queue; with two, its order is inexact."""
-    return task.instances * (len(task.nodes) if ends.queue.shared else 1)
+    return task.instances * (len(task.nodes) if queue_ends.queue.shared else 1)
 
 
 def _task_text(task: TaskDraft) -> str:

@@ -94,8 +94,8 @@ def _other_obstacles(job: Job, group: TaskGroup, task: Task) -> Iterator[Obstacl
 def _source_obstacles(job: Job, task: Task, read: ReadRecords) -> Iterator[Obstacle]:
     """Yield obstacles to mid-epoch saves: blobs that both a reader and the epoch use."""
     constants = set(dict(job.constants).get(task.node, ()))
-    around = [one.nets for one in job.epoch.setup]
-    used = set(_texts((task.steps, task.setup, task.instance_setup, around)))
+    setup_nets = [setup.nets for setup in job.epoch.setup]
+    used = set(_texts((task.steps, task.setup, task.instance_setup, setup_nets)))
     for reader in readers_in(read.reader):
         names: set[str] = set()
         match reader.source:
@@ -112,25 +112,25 @@ def _source_obstacles(job: Job, task: Task, read: ReadRecords) -> Iterator[Obsta
             )
 
 
-def _names(thing: Any) -> Iterator[str]:
-    for one in _walk_values(thing):
-        if isinstance(one, Name):
-            yield from (text for text in _walk_values(one) if isinstance(text, str))
+def _names(value: Any) -> Iterator[str]:
+    for part in _walk_values(value):
+        if isinstance(part, Name):
+            yield from (text for text in _walk_values(part) if isinstance(text, str))
 
 
-def _texts(thing: Any) -> Iterator[str]:
+def _texts(value: Any) -> Iterator[str]:
     """Yield all strings in steps, among them names of blobs, to check mid-epoch saves."""
-    return (one for one in _walk_values(thing) if isinstance(one, str))
+    return (part for part in _walk_values(value) if isinstance(part, str))
 
 
-def _walk_values(thing: Any) -> Iterator[Any]:
-    yield thing
-    if isinstance(thing, tuple | list):
-        for item in thing:
+def _walk_values(value: Any) -> Iterator[Any]:
+    yield value
+    if isinstance(value, tuple | list):
+        for item in value:
             yield from _walk_values(item)
-    elif is_dataclass(thing):
-        for item in fields(thing):
-            yield from _walk_values(getattr(thing, item.name))
+    elif is_dataclass(value):
+        for item in fields(value):
+            yield from _walk_values(getattr(value, item.name))
 
 
 def note_unsupported(faults: Faults, message: str, mend: str, spec_position: SpecPosition) -> None:

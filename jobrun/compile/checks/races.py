@@ -52,13 +52,13 @@ def check_races(view: NodeView, reported: Container[tuple[str, str]], faults: Fa
             _check_instances(view, task, faults)
         for name, (kind, spec_position) in _find_uses(view, task).items():
             uses.setdefault(name, []).append(_Use(position, kind, spec_position))
-    for name, found in uses.items():
+    for name, blob_uses in uses.items():
         if (
-            len(found) > 1
-            and any(use.kind != _READS for use in found)
+            len(blob_uses) > 1
+            and any(use.kind != _READS for use in blob_uses)
             and view.group.order.is_sound
         ):
-            _check_tasks(view, name, found, reported, faults)
+            _check_tasks(view, name, blob_uses, reported, faults)
 
 
 def check_pulls(
@@ -75,9 +75,18 @@ def check_pulls(
         start: Per node, the names of its global workspace when the group starts.
         faults: Collects what is wrong.
     """
-    around = [steps for one in group.setups.values() for s in one for steps in (s.init, s.exit)]
-    around += [report.steps for one in group.reports.values() for report in one]
-    for _, _, spec_position in dict.fromkeys(read for steps in around for read in _pulls(steps)):
+    outer_blocks = [
+        steps
+        for node_setups in group.setups.values()
+        for setup in node_setups
+        for steps in (setup.init, setup.exit)
+    ]
+    outer_blocks += [
+        report.steps for node_reports in group.reports.values() for report in node_reports
+    ]
+    for _, _, spec_position in dict.fromkeys(
+        read for steps in outer_blocks for read in _pulls(steps)
+    ):
         _note_setup_pull(spec_position, faults)
     for position, task in enumerate(group.tasks):
         if task.has_operators_only:
@@ -135,30 +144,33 @@ def _check_tasks(
     for use in uses:
         if use.kind == _WRITES or use.kind != kind:
             before, run, kind = run, 0, use.kind
-        beside = order.select_concurrent(before, use.position)
-        if beside and (view.tasks[use.position].path, name) not in reported:
-            first = (beside & -beside).bit_length() - 1
-            other = next(one for one in uses if one.position == first)
+        concurrent = order.select_concurrent(before, use.position)
+        if concurrent and (view.tasks[use.position].path, name) not in reported:
+            first = (concurrent & -concurrent).bit_length() - 1
+            other = next(earlier for earlier in uses if earlier.position == first)
             _report_race(view, name, other, use, faults)
         run |= 1 << use.position
 
 
-def _report_race(view: NodeView, name: str, one: _Use, two: _Use, faults: Faults) -> None:
-    first, second = view.tasks[one.position], view.tasks[two.position]
+def _report_race(
+    view: NodeView, name: str, first_use: _Use, second_use: _Use, faults: Faults
+) -> None:
+    first, second = view.tasks[first_use.position], view.tasks[second_use.position]
     verb = {_READS: "reads", _COUNTS: "changes", _WRITES: "writes"}
     message = (
         f"tasks '{first.name}' and '{second.name}' race on '{strip_prefix(name)}': the one "
-        f"{verb[one.kind]} it at {one.spec_position.path} ({one.spec_position.origin}), the other "
-        f"{verb[two.kind]} it at {two.spec_position.path}"
+        f"{verb[first_use.kind]} it at {first_use.spec_position.path} "
+        f"({first_use.spec_position.origin}), the other "
+        f"{verb[second_use.kind]} it at {second_use.spec_position.path}"
     )
     mend = f"order them, for example with needs: [{first.name}] in '{second.name}'"
-    if must_run_concurrently(view.group, one.position, two.position):
+    if must_run_concurrently(view.group, first_use.position, second_use.position):
         # Queues connect them, so ordering them with needs would be a deadlock.
         mend = (
             f"queues connect them, so neither can wait for the other: use '{strip_prefix(name)}' "
             f"in only one of them, and send what the other needs as a field of the records"
         )
-    faults.error("E177", message, mend, two.spec_position)
+    faults.error("E177", message, mend, second_use.spec_position)
 
 
 def _check_instances(view: NodeView, task: TaskDraft, faults: Faults) -> None:
@@ -182,10 +194,10 @@ def _check_instances(view: NodeView, task: TaskDraft, faults: Faults) -> None:
 
 
 def _task_pulls(task: TaskDraft) -> Iterator[_Pulled]:
-    around = (*task.setup, *task.instance_setup)
+    setups = (*task.setup, *task.instance_setup)
     for steps in (
         task.steps,
-        *(part for one in around for part in (one.init, one.exit)),
+        *(part for setup in setups for part in (setup.init, setup.exit)),
         *(report.steps for report in task.reports),
     ):
         yield from _pulls(steps)
@@ -194,15 +206,15 @@ def _task_pulls(task: TaskDraft) -> Iterator[_Pulled]:
 def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
     for step in walk(steps):
         if isinstance(step, Pull):
-            for one in step.blobs:
-                yield one.name, one.nodes, SpecPosition(step.path, step.origin)
+            for pulled in step.blobs:
+                yield pulled.name, pulled.nodes, SpecPosition(step.path, step.origin)
 
 
 def _is_made_before(view: NodeView, position: int, name: str, reader: TaskDraft) -> bool:
     """Return whether a ``pull`` follows a task that makes its blob: they do not race."""
     order = view.group.order
     return name in view.global_names and any(
-        name in task.flow.made()
+        name in task.flow.written_names()
         and order.is_before(maker, position)
         # A task that runs again on resume cannot use what one that does not has made.
         and (task.rebuild or not reader.rebuild)
@@ -218,7 +230,7 @@ def _check_race(
     if not order.is_sound or reader.hogwild:
         return
     for other, task in view.tasks.items():
-        writes = {*task.flow.made(), *task.flow.inner.atomic, *task.flow.once.atomic}
+        writes = {*task.flow.written_names(), *task.flow.inner.atomic, *task.flow.once.atomic}
         if name not in writes or view.scope(task, name) is not Scope.NODE or task.hogwild:
             continue
         if other == position and reader.nodes == (view.node,):
@@ -241,7 +253,7 @@ def _check_race(
             mend = f"order them, for example with needs: [{task.name}]"
             faults.error("E272", message, mend, spec_position)
             return
-    if name in view.around.writes:
+    if name in view.setup_uses.writes:
         message = f"set-up of node '{view.node}' writes '{name}', and the two are not ordered"
         faults.error("E272", message, "write it in a task that this one needs", spec_position)
 

@@ -12,7 +12,7 @@ from jobrun.graph.query import walk
 from jobrun.graph.steps import Save, Step
 from jobrun.graph.types import GroupName
 
-# What differs between the nodes, and between the instances, that run one task.
+# Placeholders that differ between the nodes, and between the instances, of one task.
 _BY_NODE, _BY_INSTANCE = "node.name", "instance"
 
 
@@ -44,7 +44,7 @@ def _warn_of_copies(
     """Warn of a file to which all nodes, or all instances, of a task save."""
     for file in step.files:
         varying = {part.name for part in file.path.parts if isinstance(part, Builtin)}
-        for count, name, what in (
+        for count, name, noun in (
             (len(task.nodes), _BY_NODE, "nodes"),
             (task.instances, _BY_INSTANCE, "instances"),
         ):
@@ -52,7 +52,7 @@ def _warn_of_copies(
                 word = name.partition(".")[0]
                 faults.warn(
                     "W145",
-                    f"{count} {what} save {render_text(file.path)}, and each save replaces the "
+                    f"{count} {noun} save {render_text(file.path)}, and each save replaces the "
                     f"whole file",
                     f"write ${{{word}}} in the path",
                     spec_position,
@@ -61,7 +61,7 @@ def _warn_of_copies(
 
 def _walk_saves(group: GroupDraft) -> Iterator[tuple[TaskDraft, Save]]:
     for task in group.tasks:
-        blocks: list[tuple[Step, ...]] = [task.steps, *(one.steps for one in task.reports)]
+        blocks: list[tuple[Step, ...]] = [task.steps, *(report.steps for report in task.reports)]
         for setup in (*task.setup, *task.instance_setup):
             blocks += [setup.init, setup.exit]
         for block in blocks:

@@ -68,8 +68,8 @@ class VisibilityCheck:
 
     @cached_property
     def _base(self) -> frozenset[str]:
-        made = {name for name, one in self.view.init.end.items() if one is Status.SET}
-        return self.view.start | made
+        set_by_init = {name for name, status in self.view.init.end.items() if status is Status.SET}
+        return self.view.start | set_by_init
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
@@ -107,17 +107,17 @@ class VisibilityCheck:
         note_problems(view.finder.problems, self.faults, hogwild=False)
         self._check_needs(view.init.needs, None, view.start.__contains__)
         self._check_needs(view.exit.needs, None, self._is_there_at_end)
-        self._check_protected(view.around.writes, view.around.deletes)
+        self._check_protected(view.setup_uses.writes, view.setup_uses.deletes)
 
     def _is_there_at_end(self, name: str) -> bool:
         if name in self._base:
             return True
         tasks, makers = self.view.tasks, self._makers.get(name, [])
         if self.view.group.name == "init" and any(task.rebuild for task in tasks.values()):
-            # Then the exit runs at every start, after the rebuild tasks only.
+            # The exit then runs at every start, after only the rebuild tasks.
             makers = [maker for maker in makers if tasks[maker].rebuild]
-        ends = [tasks[maker].flow.total.end.get(name) for maker in makers]
-        return Status.SET in ends and Status.GONE not in ends
+        statuses = [tasks[maker].flow.total.end.get(name) for maker in makers]
+        return Status.SET in statuses and Status.GONE not in statuses
 
     def _check_task(self, position: int, task: TaskDraft) -> None:
         flow = task.flow
@@ -129,7 +129,7 @@ class VisibilityCheck:
             self._check_needs(needs, position, is_there)
         if task.records.is_loop:
             self._check_fields(task)
-        # Few jobs have constants: where there are none, a large one is not searched for writes.
+        # Few jobs have constants; without any, writes need not be collected.
         self._check_protected(
             self._written_names(flow) if self.owned.constants else {},
             {**flow.inner.deletes, **flow.once.deletes, **flow.reporting.deletes},
@@ -204,7 +204,7 @@ class VisibilityCheck:
     def _check_protected(
         self, writes: Mapping[str, SpecPosition], deletes: Mapping[str, SpecPosition]
     ) -> None:
-        # Looked up by name: a job may have far more state than one task touches.
+        # Look up the task's names in the state, which may be far larger.
         constants, state = self.owned.constants, self.owned.state
         for name in sorted(constants.intersection(writes)):
             self.faults.error(
@@ -222,9 +222,11 @@ class VisibilityCheck:
                 "remove the 'del'; to free memory, assign a small value",
                 deletes[name],
             )
-        own = self.view.around.deletes
+        setup_deletes = self.view.setup_uses.deletes
         shared = self.view.group_names
-        for name in sorted(name for name in deletes if name in shared and name not in own):
+        for name in sorted(
+            name for name in deletes if name in shared and name not in setup_deletes
+        ):
             self.faults.error(
                 "E176",
                 f"'{name}' belongs to all tasks of the group on the node",
@@ -274,7 +276,7 @@ def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
 def _shared_writes(view: NodeView, task: TaskDraft) -> Iterator[tuple[str, Scope]]:
     flow = task.flow
     all_uses = (flow.once, flow.inner, flow.reporting)
-    touched = {name for one in all_uses for name in (*one.writes, *one.atomic, *one.deletes)}
+    touched = {name for uses in all_uses for name in (*uses.writes, *uses.atomic, *uses.deletes)}
     for name in sorted(touched):
         scope = view.scope(task, name)
         if scope in _OWNERS:

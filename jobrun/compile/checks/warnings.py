@@ -20,19 +20,24 @@ _FETCHERS = lazy_pattern(
 
 
 def warn_of_mistakes(
-    draft: JobDraft, kept: Mapping[str, KeptNames], policy: CheckpointPolicy, faults: Faults
+    draft: JobDraft,
+    names_by_node: Mapping[str, KeptNames],
+    policy: CheckpointPolicy,
+    faults: Faults,
 ) -> None:
     """Warn of probable mistakes in a job that compiles, such as no state or a node never used.
 
     Args:
         draft: The job.
-        kept: Names that exist at each epoch boundary, by node.
+        names_by_node: Names that exist at each epoch boundary, by node.
         policy: The checkpoint policy.
         faults: Collects the warnings.
     """
     groups = draft.groups
     lent = {name for task in groups["epoch"].tasks for name in task.flow.lent()}
-    if policy.enabled and not any(one.state or lent & {*one.callables} for one in kept.values()):
+    if policy.enabled and not any(
+        names.state or lent & {*names.callables} for names in names_by_node.values()
+    ):
         spec_position = SpecPosition("init", groups["init"].origin)
         faults.warn(
             "W132",

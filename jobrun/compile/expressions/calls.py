@@ -89,7 +89,9 @@ def require_valid_call(call: Call, operator: OpDef, origin: Origin, path: str) -
     """
     checked, faults = check_call(call, operator)
     if faults:
-        raise SpecError(*(Fault(one.code, one.message, one.mend, origin, path) for one in faults))
+        raise SpecError(
+            *(Fault(fault.code, fault.message, fault.mend, origin, path) for fault in faults)
+        )
     return checked
 
 
@@ -119,7 +121,7 @@ def _check_count(
         seen.add(keyword)
     missing = signature.missing(count, seen)
     if missing:
-        message = f"{name} is missing {' and '.join(repr(one) for one in missing)}"
+        message = f"{name} is missing {' and '.join(repr(argument) for argument in missing)}"
         faults.add("E105", message, f"its signature is {title}")
 
 

@@ -23,20 +23,20 @@ MAX_NODES = 2_000
 MAX_ITEMS = 1_000
 MAX_TEXT_BYTES = 64 * 1024
 MAX_INT = 2**64
-# Enough to repeat a shape such as (3,), the only use of multiplying a list.
+# Enough to repeat a shape such as (3,), the only reason to multiply a list.
 _MAX_REPEATS = 64
 _MAX_AXES = 64
 
 _EXACT: dict[str, Callable[[int, int], int]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "&": lambda left, right: left & right,
-    "|": lambda left, right: left | right,
-    "^": lambda left, right: left ^ right,
-    ">>": lambda left, right: left >> min(right, 64) if right >= 0 else 0,
-    "//": lambda left, right: left // right if right else 0,
-    "%": lambda left, right: left % right if right else 0,
+    "+": lambda lhs, rhs: lhs + rhs,
+    "-": lambda lhs, rhs: lhs - rhs,
+    "*": lambda lhs, rhs: lhs * rhs,
+    "&": lambda lhs, rhs: lhs & rhs,
+    "|": lambda lhs, rhs: lhs | rhs,
+    "^": lambda lhs, rhs: lhs ^ rhs,
+    ">>": lambda lhs, rhs: lhs >> min(rhs, 64) if rhs >= 0 else 0,
+    "//": lambda lhs, rhs: lhs // rhs if rhs else 0,
+    "%": lambda lhs, rhs: lhs % rhs if rhs else 0,
 }
 
 
@@ -53,7 +53,7 @@ def fold_constant_int(expr: Expr) -> int | None:
     Raises:
         OverflowError: It has more than 64 bits. Nothing large is computed.
     """
-    # Not by match, which takes three times as long: a large spec asks for each of its operators.
+    # match would take three times as long, and this runs for each operator of a large spec.
     if isinstance(expr, Const):
         return int(expr.value) if isinstance(expr.value, int) else None
     if isinstance(expr, Unary):
@@ -73,8 +73,8 @@ def may_be_text(expr: Expr) -> bool:
     match expr:
         case Text() | Const(value=str()):
             return True
-        case Binary(left=left, operator="+" | "%" | "*", right=right):
-            return may_be_text(left) or may_be_text(right)
+        case Binary(left=lhs, operator="+" | "%" | "*", right=rhs):
+            return may_be_text(lhs) or may_be_text(rhs)
         case Conditional(then=then, otherwise=otherwise):
             return may_be_text(then) or may_be_text(otherwise)
         case Logical(operands=operands):
@@ -101,15 +101,15 @@ def _max_length(expr: Expr) -> float:
             return max(1, len(items))
         case Attribute(name="shape"):
             return _MAX_AXES
-        case Binary(left=left, operator="+", right=right):
-            # What is added to an array is one itself.
-            lengths = _max_length(left), _max_length(right)
+        case Binary(left=lhs, operator="+", right=rhs):
+            # A list that is added to an array becomes an array.
+            lengths = _max_length(lhs), _max_length(rhs)
             return sum(lengths) if all(lengths) else 0
-        case Binary(left=left, operator="*", right=right):
-            if length := _max_length(left):
-                return length * _max_repeats(right)
-            length = _max_length(right)
-            return length * _max_repeats(left) if length else 0
+        case Binary(left=lhs, operator="*", right=rhs):
+            if length := _max_length(lhs):
+                return length * _max_repeats(rhs)
+            length = _max_length(rhs)
+            return length * _max_repeats(lhs) if length else 0
         case Conditional(then=then, otherwise=otherwise):
             return max(_max_length(then), _max_length(otherwise))
         case Logical(operands=operands):
@@ -132,15 +132,15 @@ def _fold_unary(operator: str, value: int) -> int | None:
     return {"-": -value, "+": value, "~": ~value}[operator]
 
 
-def _fold_binary(left: int, operator: str, right: int) -> int | None:
+def _fold_binary(lhs: int, operator: str, rhs: int) -> int | None:
     if operator == "**":
-        return _fold_power(left, right)
+        return _fold_power(lhs, rhs)
     if operator == "<<":
-        if left and right > 64:
+        if lhs and rhs > 64:
             raise OverflowError
-        return left << right if right >= 0 and left else 0
+        return lhs << rhs if rhs >= 0 and lhs else 0
     compute = _EXACT.get(operator)
-    return None if compute is None else compute(left, right)
+    return None if compute is None else compute(lhs, rhs)
 
 
 def _fold_power(base: int, exponent: int) -> int | None:

@@ -31,7 +31,7 @@ _STRING = lazy_pattern(
 _WORD = lazy_pattern(r"[^\W\d]\w*")
 # All that Python's parser can warn about; catch_warnings takes as long as parsing itself.
 _MAY_WARN = lazy_pattern(r"\\|[0-9.][A-Za-z_]")
-# Text to which no limit applies: it is too short for one.
+# A text of at most this length is too short to break any limit.
 _MOST_PLAIN = MAX_DEPTH
 _PLAIN = lazy_pattern(rf"[!-#%-~][ -#%-~]{{0,{_MOST_PLAIN - 1}}}")
 _CONTROL = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -281,7 +281,7 @@ def _foreign_fault(scalar: SourceText, mode: str) -> Fault | None:
     plain = [" "] * len(scalar.text)
     for at, character in outside_strings(scalar.text):
         plain[at] = character
-    masked = _COMPARISON.sub(lambda found: " " * len(found[0]), "".join(plain))
+    masked = _COMPARISON.sub(lambda match: " " * len(match[0]), "".join(plain))
     for foreign, mend in _FOREIGN:
         at = masked.find(foreign)
         if at >= 0 and not (foreign == "=" and mode == "exec"):

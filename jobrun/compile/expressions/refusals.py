@@ -99,7 +99,7 @@ OTHER_FORM = Refusal("this syntax is not supported", "write assignments and call
 
 LIBRARIES = frozenset(("np", "numpy", "math", "jnp", "scipy"))
 
-# Those whose functions are not numpy's: a blob may have such a name, too.
+# Libraries other than numpy: a blob may have such a name, too.
 _MODULES = frozenset(
     ("jax", "os", "pandas", "pd", "random", "sklearn", "sys", "tf", "time", "torch")
 )
@@ -176,9 +176,9 @@ RESERVED = frozenset(
     (*DTYPES, *(name.split(".")[0] for name in BUILTINS), *FUNCTIONS, *keyword.kwlist,
      "rng", "iter", "forever", "stop")
 )  # fmt: skip
-# Words that an expression may have a meaning for; any other is a name like all others.
+# Words that can have a fixed meaning in an expression; any other word is an ordinary name.
 MEANINGFUL = RESERVED.union(LIBRARIES, FOREIGN_WORDS, DTYPE_WORDS)
-# What can follow ``node.``.
+# The names that can follow ``node.``.
 NODE_PARTS = tuple(name.removeprefix("node.") for name in BUILTINS if name.startswith("node."))
 
 

@@ -26,21 +26,21 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Const, Expr, Name, OutputRead
 from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
 
-# Not an attribute, not the end of a number, and not what no blob can be named.
+# A word that can name a blob: not an attribute, not the end of a number.
 _WORD = lazy_pattern(r"(?<![\w.])((?!__)[A-Za-z_]\w{0,63})(?!\w)", re.ASCII)
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# The words of texts that agree after this are in the same places.
+# Texts that are equal after this translation have their words at the same offsets.
 _FLAT = str.maketrans({**dict.fromkeys(_LETTERS, "a"), **dict.fromkeys("0123456789", "0")})
 _NUMBER = lazy_pattern(r"[a0_]")
-# Among more, one is found faster by a table.
+# With more words, a table is faster than tuple.index.
 _FEW_WORDS = 20
 _Words = tuple[str, ...]
 # Builds a part of a tree from the words of a text, and the offset of each of them in it.
 Make = Callable[[_Words, Sequence[int]], Any]
-# The numbers in a text, and for each word that of its first mention; or the word, if it has a
-# meaning.
+# The numbers in a text; then, for each word, the number of its first mention, or the word itself
+# if it has a fixed meaning.
 _Shape = tuple[str | int, ...]
-# The field of a node that is a name of the text.
+# For each class of tree node, the field that holds a name from the text.
 _NAMED: dict[type[Any], str] = {
     Name: "name", NameTarget: "name", ItemTarget: "name", OutputRead: "task",
 }  # fmt: skip
@@ -104,9 +104,9 @@ class TextShapes:
         flat = text.translate(_FLAT)
         parts = _WORD.split(text)
         starts = list(accumulate(map(len, parts), initial=0))
-        spans = [slice(one, end) for one, end in pairwise(starts)]
-        signs = tuple([flat[one] for one in spans[::2]])
-        numbers = [one for one in spans[::2] if _NUMBER.search(flat[one])]
+        spans = [slice(start, end) for start, end in pairwise(starts)]
+        signs = tuple([flat[span] for span in spans[::2]])
+        numbers = [span for span in spans[::2] if _NUMBER.search(flat[span])]
         layout = self._layouts[flat] = Layout(
             _getter(spans[1::2]),
             tuple(starts[1:-1:2]),
@@ -127,7 +127,7 @@ class TextShapes:
         shape: _Shape = tuple(map(find, words))
         fixed = self.fixed
         if not fixed.isdisjoint(words):
-            shape = tuple([one if one in fixed else find(one) for one in words])
+            shape = tuple([word if word in fixed else find(word) for word in words])
         return shape if layout.numbers is None else (*layout.numbers(text), *shape)
 
 
@@ -168,7 +168,7 @@ class RepeatedTexts:
             return kind(*make(words, layout.offsets), path, origin)
         op = parse_statement(text, origin, path, self._params)
         if shape not in layout.shapes.statements:
-            # All but the last fields, which are the path and the origin.
+            # skip=2: the last two fields are the path and the origin.
             learnt = self._learner(words, layout).learn(op, tuple_of, skip=2)
             layout.shapes.statements[shape] = (type(op), learnt) if learnt else None
         return op
@@ -178,8 +178,8 @@ class RepeatedTexts:
         if type(value) is str:
             return self._equal.get(value)
         if type(value) is int and abs(value) < limits.MAX_INT:
-            found = self._integers.get(value)
-            return found or self._integers.setdefault(value, Const(value))
+            constant = self._integers.get(value)
+            return constant or self._integers.setdefault(value, Const(value))
         return Const(value) if value is None or type(value) in (bool, float) else None
 
     def expression(self, value: Any, origin: Origin, path: str) -> Expr:
@@ -190,14 +190,14 @@ class RepeatedTexts:
         """
         if not isinstance(value, str):
             return parse_expression(value, origin, path, self._params)
-        found = self._equal.get(value)
-        if found is not None:
-            return found
+        tree = self._equal.get(value)
+        if tree is not None:
+            return tree
         layout = self._texts.known(value) or self._layout(value)
         if layout is None:
             return parse_expression(value, origin, path, self._params)
-        found = self._equal[value] = self._expression(value, layout, origin, path)
-        return found
+        tree = self._equal[value] = self._expression(value, layout, origin, path)
+        return tree
 
     def _expression(self, text: str, layout: Layout, origin: Origin, path: str) -> Expr:
         words = layout.words(text)
@@ -226,10 +226,10 @@ class Learner:
     """Makes, from the tree of a text, the functions that build the trees of texts of its shape."""
 
     def __init__(self, words: _Words, offsets: Sequence[int], fixed: Collection[str]) -> None:
-        self._positions = {offset: one for one, offset in enumerate(offsets)}
-        names = [one for one in words if one not in fixed]
-        self._first = {one: words.index(one) for one in names}
-        # How often each is written, but has not been met in the tree.
+        self._positions = {offset: number for number, offset in enumerate(offsets)}
+        names = [word for word in words if word not in fixed]
+        self._first = {name: words.index(name) for name in names}
+        # How many mentions of each word have not been seen in the tree yet.
         self._unseen = Counter(names)
         self._is_exact = True
 
@@ -239,8 +239,8 @@ class Learner:
         Returns:
             None where not each word of the text is a name in the tree: one is a keyword, say.
         """
-        made = self.node(tree, kind, skip)
-        return made if self.is_whole and not isinstance(made, Constant) else None
+        make = self.node(tree, kind, skip)
+        return make if self.is_whole and not isinstance(make, Constant) else None
 
     @property
     def is_whole(self) -> bool:
@@ -249,7 +249,7 @@ class Learner:
 
     def node(self, node: Any, kind: Callable[..., Any], skip: int = 0) -> Make | Constant:
         """Build the function that copies a tree node for a repeated text with other names."""
-        # As for other nodes, but faster: most are one of these.
+        # A fast path: most nodes are one of these.
         if type(node) is Name:
             return self.name(node)
         if type(node) is NameTarget:
@@ -271,7 +271,7 @@ class Learner:
 
     def _value(self, value: Any) -> Make | Constant:
         if isinstance(value, tuple):
-            return _build(tuple_of, [self._value(one) for one in value])
+            return _build(tuple_of, [self._value(part) for part in value])
         return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
 
     def name(self, node: Name) -> Make:
@@ -304,17 +304,17 @@ def tuple_of(*values: Any) -> tuple[Any, ...]:
     return values
 
 
-def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make | Constant:
+def _build(kind: Callable[..., Any], parts: Sequence[Make | Constant]) -> Make | Constant:
     """Build the function that copies a tree node of a repeated text, field by field."""
-    values = [one.value if isinstance(one, Constant) else None for one in given]
-    moving = [(at, one) for at, one in enumerate(given) if not isinstance(one, Constant)]
+    values = [part.value if isinstance(part, Constant) else None for part in parts]
+    moving = [(at, part) for at, part in enumerate(parts) if not isinstance(part, Constant)]
     if not moving:
         return Constant(kind(*values))
 
     if len(moving) == 1:
         ((only, maker),) = moving
         before, behind = values[:only], values[only + 1 :]
-        if kind is tuple_of and len(given) == 1:
+        if kind is tuple_of and len(parts) == 1:
             return lambda words, offsets: (maker(words, offsets),)
         return lambda words, offsets: kind(*before, maker(words, offsets), *behind)
 
@@ -325,9 +325,9 @@ def _build(kind: Callable[..., Any], given: Sequence[Make | Constant]) -> Make |
         return lambda words, offsets: kind(first(words, offsets), second(words, offsets))
 
     def make(words: _Words, offsets: Sequence[int]) -> Any:
-        found = values.copy()
-        for at, one in moving:
-            found[at] = one(words, offsets)
-        return kind(*found)
+        arguments = values.copy()
+        for at, maker in moving:
+            arguments[at] = maker(words, offsets)
+        return kind(*arguments)
 
     return make

@@ -109,17 +109,17 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
     parts: list[Part] = []
     faults: list[Fault] = []
     position = 0
-    for found in _PLACEHOLDER.finditer(text):
-        parts.append(text[position : found.start()])
-        position = found.end()
-        name = found[1]
+    for match in _PLACEHOLDER.finditer(text):
+        parts.append(text[position : match.start()])
+        position = match.end()
+        name = match[1]
         if name is None:
             parts.append("$")
-        elif name in RUN_TIME and found[2]:
+        elif name in RUN_TIME and match[2]:
             parts.append(Builtin(RUN_TIME[name]))
         else:
-            where = None if at is None else at + found.start()
-            faults.append(_unknown_placeholder(name, bool(found[2]), scalar, where, len(found[0])))
+            where = None if at is None else at + match.start()
+            faults.append(_unknown_placeholder(name, bool(match[2]), scalar, where, len(match[0])))
     if faults:
         raise SpecError(*faults)
     parts.append(text[position:])

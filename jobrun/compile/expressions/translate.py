@@ -123,9 +123,9 @@ class Translator:
         if self._nodes > limits.MAX_NODES:
             self._give_up(f"this expression has more than {limits.MAX_NODES} parts", node)
         translate = _TRANSLATIONS.get(type(node))
-        found = self._refuse(node) if translate is None else translate(self, node)
+        translated = self._refuse(node) if translate is None else translate(self, node)
         self._depth -= 1
-        return found
+        return translated
 
     def index(self, node: ast.expr) -> Expr:
         """Translate the index in ``value[index]`` from Python's ``ast`` to an expression."""
@@ -306,42 +306,42 @@ class Translator:
 
     def _binary(self, node: ast.BinOp) -> Expr:
         operator = BINARY[type(node.op)]
-        found = Binary(self.expression(node.left), operator, self.expression(node.right))
-        return self.check_size(found, node)
+        binary = Binary(self.expression(node.left), operator, self.expression(node.right))
+        return self.check_size(binary, node)
 
-    def check_size(self, found: Binary, node: ast.expr | ast.stmt) -> Expr:
+    def check_size(self, binary: Binary, node: ast.expr | ast.stmt) -> Expr:
         """Check ``%`` and ``*`` while translating: no formatting of text, no huge result."""
-        if found.operator == "%" and limits.may_be_text(found.left):
+        if binary.operator == "%" and limits.may_be_text(binary.left):
             mend = "text is formatted by log and message: log: '{x:.3f}'"
             self.findings.add("E116", "text does not support '%'", mend, node)
-        elif limits.repeats_too_much(found):
+        elif limits.repeats_too_much(binary):
             mend = (
                 "tile(x, times) repeats the items of a list; array(x) * y multiplies each of them"
             )
-            if limits.may_be_text(found):
+            if limits.may_be_text(binary):
                 mend = "write the text out, or make it in a Python function: call"
             self.findings.add("E116", "text and long lists cannot be multiplied", mend, node)
         else:
             try:
-                limits.fold_constant_int(found)
+                limits.fold_constant_int(binary)
             except OverflowError:
                 self._too_large(node)
-        return found
+        return binary
 
     def _too_large(self, node: ast.expr | ast.stmt) -> None:
         message = "this number has more than 64 bits"
         self.findings.add("E109", message, "write a float, such as 1e30", node)
 
     def _compare(self, node: ast.Compare) -> Expr:
-        left = self.expression(node.left)
+        first = self.expression(node.left)
         operators: list[Comparison] = []
         for operator in node.ops:
             known = _COMPARISONS.get(type(operator))
             if known is None:
                 self.findings.add("E102", *UNSUPPORTED_FORMS[type(operator)], node)
             operators.append(known or "==")
-        rest = tuple(self.expression(one) for one in node.comparators)
-        return Compare(left, tuple(operators), rest)
+        others = tuple(self.expression(comparator) for comparator in node.comparators)
+        return Compare(first, tuple(operators), others)
 
     def _logical(self, node: ast.BoolOp) -> Expr:
         operands = tuple(self.expression(value) for value in node.values)
@@ -367,7 +367,7 @@ class Translator:
     def _index_item(self, node: ast.expr) -> Expr:
         if isinstance(node, ast.Slice):
             bounds = (node.lower, node.upper, node.step)
-            return Slice(*(None if one is None else self.expression(one) for one in bounds))
+            return Slice(*(None if bound is None else self.expression(bound) for bound in bounds))
         if isinstance(node, ast.Constant) and node.value is ...:
             return Const(None, ellipsis=True)
         return self.expression(node)
@@ -411,7 +411,7 @@ def _dtype_position(positional: tuple[str, ...]) -> int | None:
 def _faulty_argument(node: ast.Call, argument: int | str | None) -> ast.expr | ast.keyword:
     if isinstance(argument, int) and argument < len(node.args):
         return node.args[argument]
-    return next((one for one in node.keywords if one.arg == argument), node.func)
+    return next((keyword for keyword in node.keywords if keyword.arg == argument), node.func)
 
 
 class StatementTranslator:
@@ -443,7 +443,9 @@ class StatementTranslator:
             case ast.Expr():
                 return Perform(self._effect(node.value), path, origin)
             case ast.Delete():
-                names = tuple(name for one in node.targets for name in self._deleted_names(one))
+                names = tuple(
+                    name for target in node.targets for name in self._deleted_names(target)
+                )
                 return Delete(names, path, origin)
             case _:
                 refusal = UNSUPPORTED_FORMS.get(type(node), OTHER_FORM)
@@ -484,7 +486,7 @@ class StatementTranslator:
             self._findings.add("E111", "chained assignment is not supported", mend, node.targets[1])
         first = node.targets[0]
         written = first.elts if isinstance(first, ast.Tuple) else [first]
-        targets = tuple(self._target(one) for one in written)
+        targets = tuple(self._target(element) for element in written)
         names = [target.name for target in targets if isinstance(target, NameTarget)]
         for name in {name for name in names if names.count(name) > 1}:
             self._findings.add(
@@ -493,7 +495,7 @@ class StatementTranslator:
         if not targets:
             self._findings.add("E111", "there is no target to assign to", "write name = …", first)
         if isinstance(first, ast.Tuple) and len(targets) == 1:
-            # It would take the only part of the value, and refuse a value with more.
+            # Python would take the value's only part, and refuse a value with more parts.
             mend = "write name = value[0] for its first part, name = value for all of it"
             self._findings.add("E111", "unpacking to one name is not supported", mend, first)
         if isinstance(node.value, ast.Tuple) and len(targets) > 1:
@@ -531,7 +533,7 @@ class StatementTranslator:
     def _check_name(self, node: ast.Name) -> None:
         refused = find_name_refusal(node.id, self._params)
         if refused is not None and not node.id.startswith("__"):
-            # The fault is that of the whole statement, as for names that other steps bind.
+            # Report the whole statement, as for the names that other steps bind.
             self._findings.add(refused.code, refused.message, refused.mend, None)
         else:
             self._translator.names.check(node.id, node)
@@ -542,7 +544,7 @@ class StatementTranslator:
                 self._check_name(node)
                 return (node.id,)
             case ast.Tuple():
-                return tuple(name for one in node.elts for name in self._deleted_names(one))
+                return tuple(name for element in node.elts for name in self._deleted_names(element))
             case _:
                 mend = "write del a, b; delete(x, i) returns x without item i"
                 self._findings.add("E111", "only whole blobs can be deleted", mend, node)

@@ -26,8 +26,8 @@ from jobrun.ops.operator_table import OPERATORS
 
 FAILED = "failed"
 FINDER = AccessFinder(
-    {name: one.mutates for name, one in OPERATORS.items() if one.mutates},
-    {name for name, one in OPERATORS.items() if one.atomic},
+    {name: operator.mutates for name, operator in OPERATORS.items() if operator.mutates},
+    {name for name, operator in OPERATORS.items() if operator.atomic},
 )
 
 
@@ -180,14 +180,14 @@ class Summary:
             self.dead = False
 
 
-def meet(left: _State, right: _State) -> _State:
+def meet(first: _State, second: _State) -> _State:
     """Combine a name's status on two paths: definitely assigned only if it is on both."""
     met: _State = {}
-    for name in left.keys() | right.keys():
-        one, two = left.get(name), right.get(name)
-        if one is two and one is not None:
-            met[name] = one
-        elif Status.GONE in (one, two) or Status.MAYBE in (one, two):
+    for name in first.keys() | second.keys():
+        on_first, on_second = first.get(name), second.get(name)
+        if on_first is on_second and on_first is not None:
+            met[name] = on_first
+        elif Status.GONE in (on_first, on_second) or Status.MAYBE in (on_first, on_second):
             met[name] = Status.MAYBE
     return met
 
@@ -231,27 +231,27 @@ class FlowAnalysis:
         outer = self.uses
         if fields is not None:
             self.uses = NameUses()
-        one = Summary()
+        summary = Summary()
         for name, at in (fields or {}).items():
             self.uses.writes.setdefault(name, at)
-            one.end[name] = Status.SET
-        self._steps(steps, one)
-        # After a certain stop nothing is sent.
-        for name, at in () if one.dead else sent:
+            summary.end[name] = Status.SET
+        self._steps(steps, summary)
+        # Nothing is sent after a stop that is always reached.
+        for name, at in () if summary.dead else sent:
             self.uses.reads.setdefault(name, at)
-            one.read((name,), at, self.problems)
-        one.leave(path if fields is None else record_path(path))
+            summary.read((name,), at, self.problems)
+        summary.leave(path if fields is None else record_path(path))
         if fields is None:
-            return one
-        own, self.uses = self.uses, outer
-        outer.add(own)
-        touched = {**own.writes, **own.atomic}
+            return summary
+        task_uses, self.uses = self.uses, outer
+        outer.add(task_uses)
+        touched = {**task_uses.writes, **task_uses.atomic}
         self.carried = {
-            name: spec_position for name, spec_position in one.needs.items() if name in touched
+            name: spec_position for name, spec_position in summary.needs.items() if name in touched
         }
         whole = Summary()
-        paths = [{}, *self._passes(one, one.needs.items())]
-        self._join(one, [*paths, *filter(None, [one.stops.pop(path, None)])], whole)
+        paths = [{}, *self._passes(summary, summary.needs.items())]
+        self._join(summary, [*paths, *filter(None, [summary.stops.pop(path, None)])], whole)
         return whole
 
     def setups(self, setups: Sequence[SetupNets], part: Literal["init", "exit"]) -> Summary:
@@ -322,14 +322,14 @@ class FlowAnalysis:
         body = Summary()
         self._steps(step.steps, body)
         again = (*body.needs.items(), *((name, spec_position) for name in head.reads))
-        ends = self._passes(body, again)
-        paths = [] if _is_endless(step) else ends
+        pass_states = self._passes(body, again)
+        paths = [] if _is_endless(step) else pass_states
         if not _passes(step):
             paths.append({})
-        own = body.stops.pop(step.path, None)
-        if own is not None:
-            paths.append(own)
-        if _is_endless(step) and own is None and not body.stops and not body.dead:
+        stop_state = body.stops.pop(step.path, None)
+        if stop_state is not None:
+            paths.append(stop_state)
+        if _is_endless(step) and stop_state is None and not body.stops and not body.dead:
             self.problems.append(FlowProblem("endless", "", spec_position))
         self._join(body, paths, into)
 
@@ -341,9 +341,9 @@ class FlowAnalysis:
             if body.end.get(name) in (Status.GONE, Status.MAYBE):
                 self.problems.append(FlowProblem("deleted", name, where))
         # A stop may come in a later iteration, after an earlier one has deleted something.
-        gone = {name: Status.MAYBE for name, one in body.end.items() if one is not Status.SET}
+        gone = {name: Status.MAYBE for name, status in body.end.items() if status is not Status.SET}
         for state in body.stops.values():
-            state.update({name: one for name, one in gone.items() if name not in state})
+            state.update({name: status for name, status in gone.items() if name not in state})
         return [body.end]
 
     def _if(self, step: If, spec_position: SpecPosition, into: Summary) -> None:
@@ -352,7 +352,7 @@ class FlowAnalysis:
         for branch in (*(then for _, then in step.branches), step.otherwise):
             summary = Summary()
             self._steps(branch, summary)
-            self._join(summary, [], into, ends=False)
+            self._join(summary, [], into, sets_end=False)
             if not summary.dead:
                 paths.append(summary.end)
         self._end(paths, into)
@@ -367,7 +367,7 @@ class FlowAnalysis:
             all_uses.append(self.uses)
         self.uses = outer
         for summary in summaries:
-            self._join(summary, [], into, ends=False)
+            self._join(summary, [], into, sets_end=False)
         for summary in summaries:
             into.end.update(summary.end)
             into.dead = into.dead or summary.dead
@@ -376,13 +376,13 @@ class FlowAnalysis:
             outer.add(uses)
 
     def _join(
-        self, body: Summary, paths: list[_State], into: Summary, *, ends: bool = True
+        self, body: Summary, paths: list[_State], into: Summary, *, sets_end: bool = True
     ) -> None:
         """Merge an inner block's summary of assignments into the outer block's."""
         for name, where in body.needs.items():
             into.read((name,), where, self.problems)
         into.take_stops(body)
-        if ends:
+        if sets_end:
             self._end(paths, into)
 
     @staticmethod
@@ -405,7 +405,7 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
             writers.setdefault(name, (index, where))
         for name, where in uses.atomic.items():
             counters.setdefault(name, (index, where))
-    found: dict[str, FlowProblem] = {}
+    problems: dict[str, FlowProblem] = {}
     for index, uses in enumerate(branches):
         for touches, others in (
             (uses.writes, writers),
@@ -417,8 +417,8 @@ def _find_races(branches: list[NameUses]) -> list[FlowProblem]:
             for name, where in touches.items():
                 index_of_other, other = others.get(name, (index, where))
                 if index_of_other != index:
-                    found.setdefault(name, FlowProblem("race", name, other, where))
-    return list(found.values())
+                    problems.setdefault(name, FlowProblem("race", name, other, where))
+    return list(problems.values())
 
 
 def _is_endless(step: Loop | While) -> bool:
@@ -434,13 +434,13 @@ def _passes(step: Loop | While) -> bool:
         return True
     if isinstance(step, Loop) and isinstance(step.count, Const):
         count = step.count.value
-        # A count with a fault is None; the loop was meant to run.
+        # A faulty count is None; assume that the loop runs.
         return count is None or (isinstance(count, int) and count > 0)
     return False
 
 
-_Made = tuple[Summary, NameUses]
-# The name and the step of each use, by their numbers in the steps.
+_Flow = tuple[Summary, NameUses]
+# For each use: the index of its name, and the index of its step.
 _Numbers = tuple[tuple[int, int], ...]
 
 
@@ -454,7 +454,7 @@ class FlowShape:
         is_tried: There has been one.
     """
 
-    make: Callable[[Sequence[str], Sequence[SpecPosition]], _Made] | None = None
+    make: Callable[[Sequence[str], Sequence[SpecPosition]], _Flow] | None = None
     is_tried: bool = False
 
 
@@ -472,7 +472,7 @@ class RepeatedFlow:
     names: Sequence[str]
     positions: Sequence[SpecPosition]
 
-    def find(self) -> _Made | None:
+    def find(self) -> _Flow | None:
         """Copy an equal task's definite-assignment analysis with new names; None without one."""
         make = self.shape.make
         return make(self.names, self.positions) if make is not None else None
@@ -487,29 +487,34 @@ class RepeatedFlow:
 
 def _learn(
     total: Summary, uses: NameUses, names: Sequence[str], positions: Sequence[SpecPosition]
-) -> Callable[[Sequence[str], Sequence[SpecPosition]], _Made] | None:
+) -> Callable[[Sequence[str], Sequence[SpecPosition]], _Flow] | None:
     """Build the function that copies a definite-assignment analysis, with other names."""
     numbers = {name: names.index(name) for name in names}
     steps = {spec_position: number for number, spec_position in enumerate(positions)}
     kinds = (uses.reads, uses.writes, uses.atomic, uses.deletes, uses.called, uses.lent, uses.firm)
     if not numbers.keys() >= {*total.needs, *total.end}.union(*kinds):
         return None
-    if not steps.keys() >= {*total.needs.values()}.union(*(one.values() for one in kinds)):
+    if not steps.keys() >= {*total.needs.values()}.union(*(kind.values() for kind in kinds)):
         return None
 
-    def numbered(found: Mapping[str, SpecPosition]) -> _Numbers:
-        return tuple((numbers[name], steps[spec_position]) for name, spec_position in found.items())
+    def numbered(table: Mapping[str, SpecPosition]) -> _Numbers:
+        return tuple((numbers[name], steps[spec_position]) for name, spec_position in table.items())
 
-    needs, ends = numbered(total.needs), [(numbers[name], one) for name, one in total.end.items()]
+    needs, end_statuses = (
+        numbered(total.needs),
+        [(numbers[name], status) for name, status in total.end.items()],
+    )
     reads, writes, atomic, deletes, called, lent, firm = map(numbered, kinds)
     functions, is_firm = uses.functions, firm == writes
 
-    def make(names: Sequence[str], positions: Sequence[SpecPosition]) -> _Made:
-        def at_positions(found: _Numbers) -> dict[str, SpecPosition]:
-            return {names[one]: positions[step] for one, step in found} if found else {}
+    def make(names: Sequence[str], positions: Sequence[SpecPosition]) -> _Flow:
+        def at_positions(pairs: _Numbers) -> dict[str, SpecPosition]:
+            return {names[number]: positions[step] for number, step in pairs} if pairs else {}
 
         written = at_positions(writes)
-        return Summary(at_positions(needs), {names[one]: status for one, status in ends}), NameUses(
+        return Summary(
+            at_positions(needs), {names[number]: status for number, status in end_statuses}
+        ), NameUses(
             at_positions(reads),
             written,
             at_positions(atomic),

@@ -58,10 +58,10 @@ class NodeNames:
 
     def resolve(self, text: str, spec_position: SpecPosition, faults: Faults) -> tuple[str, ...]:
         """Resolve a node name or a pattern such as ``worker-*``; refuse an unknown one."""
-        found = self.find(text)
-        if not found:
+        nodes = self.find(text)
+        if not nodes:
             self.note_unknown(text, spec_position, faults)
-        return found
+        return nodes
 
     def _find(self, text: str) -> tuple[str, ...]:
         if text in self._single:

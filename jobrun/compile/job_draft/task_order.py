@@ -8,7 +8,7 @@ from functools import cached_property
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.core.text.names import did_you_mean
 
-# Finds the position of a need by its number in the list: few are asked for, of faults.
+# Finds the spec position of a need by its index; called for faults only.
 PositionOfNeed = Callable[[int], SpecPosition]
 
 
@@ -95,10 +95,10 @@ class TaskOrder:
 
 def sort_topologically(needs: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
     """Sort tasks so that each follows its needs; list those in cycles apart."""
-    waiting = [len(set(one)) for one in needs]
+    waiting = [len(set(task_needs)) for task_needs in needs]
     followers: list[list[int]] = [[] for _ in needs]
-    for task, one in enumerate(needs):
-        for need in set(one):
+    for task, task_needs in enumerate(needs):
+        for need in set(task_needs):
             followers[need].append(task)
     ready = [task for task, count in enumerate(waiting) if count == 0]
     ordered: list[int] = []
@@ -130,16 +130,16 @@ def resolve_needs(
     resolved: list[tuple[int, ...]] = []
     is_sound = True
     for name, (needs, position_of) in tasks.items():
-        found = []
+        needed = []
         for index, need in enumerate(needs):
             if need == name:
                 faults.error("E171", f"task '{name}' needs itself", "remove it", position_of(index))
             elif need in position:
-                found.append(position[need])
+                needed.append(position[need])
             else:
                 _note_unknown(need, position, elsewhere, position_of(index), faults)
-        is_sound = is_sound and len(found) == len(needs)
-        resolved.append(tuple(dict.fromkeys(found)))
+        is_sound = is_sound and len(needed) == len(needs)
+        resolved.append(tuple(dict.fromkeys(needed)))
     is_sound = _break_cycles(tasks, resolved, faults) and is_sound
     return TaskOrder(resolved, is_sound=is_sound)
 
@@ -168,9 +168,9 @@ def _break_cycles(
     """Remove ``needs`` until no cycle of tasks is left, with a fault for each."""
     names = list(tasks)
     is_sound = True
-    while left := set(sort_topologically(needs)[1]):
+    while cyclic := set(sort_topologically(needs)[1]):
         is_sound = False
-        cycle = _find_cycle(needs, left)
+        cycle = _find_cycle(needs, cyclic)
         shown = " -> ".join(names[task] for task in cycle)
         first, second = cycle[0], cycle[1]
         written, position_of = tasks[names[first]]
@@ -192,7 +192,7 @@ def _find_cycle(needs: Sequence[tuple[int, ...]], among: set[int]) -> list[int]:
     task = min(among)
     seen: dict[int, int] = {}
     cycle: list[int] = []
-    # Every task that is left needs another that is left, so the walk returns to a task seen before.
+    # Each task in a cycle needs another one in it, so the walk comes back to a task seen before.
     while task not in seen:
         seen[task] = len(cycle)
         cycle.append(task)

@@ -44,7 +44,7 @@ from jobrun.graph.types import (
 )
 
 Workspace = Literal["private", "global"]
-# Of all tasks without the part that would use names; never changed.
+# Shared by all tasks without set-up, reports or outputs; never changed.
 _NO_USES = NameUses()
 _NO_PLACE = SpecPosition("", NOWHERE)
 
@@ -80,7 +80,7 @@ class TaskFlow:
         """Return whether a task uses names in its steps only, not in its set-up or reports."""
         return self.once is _NO_USES and self.reporting is _NO_USES
 
-    def made(self) -> set[str]:
+    def written_names(self) -> set[str]:
         """Return all names that a task writes: in its steps, set-up and reports."""
         return {*self.once.writes, *self.inner.writes, *self.reporting.writes}
 
@@ -165,7 +165,7 @@ class Records:
 
     def names(self) -> set[str]:
         """Return the names of all fields of the records read, and of all blobs sent."""
-        return {*self.fields, *(name for one in self.write for name in one.names)}
+        return {*self.fields, *(name for write in self.write for name in write.names)}
 
 
 NO_RECORDS = Records()
@@ -217,8 +217,8 @@ class TaskDraft:
     @property
     def has_operators_only(self) -> bool:
         """Return whether all steps of a task are operators, without set-up and reports."""
-        around = self.setup or self.instance_setup or self.reports
-        return not around and {Net}.issuperset(map(type, self.steps))
+        others = self.setup or self.instance_setup or self.reports
+        return not others and {Net}.issuperset(map(type, self.steps))
 
     def find_write_position(self, name: str) -> SpecPosition:
         """Return the position in the spec where a task first writes a name; else its own."""
@@ -297,17 +297,19 @@ def walk_readers(groups: Groups) -> Iterator[tuple[Reader, TaskDraft]]:
 
 
 def _analyse_flow(task: TaskDraft) -> TaskFlow:
-    around = task.setup or task.instance_setup or task.reports or task.outputs
-    if not around and not isinstance(task.records.read, ReadRecords):
-        # Most of the tasks of a large job have a body alone.
+    others = task.setup or task.instance_setup or task.reports or task.outputs
+    if not others and not isinstance(task.records.read, ReadRecords):
+        # Most tasks of a large job have only a body, so this case comes first.
         repeated = task.repeated if task.records is NO_RECORDS else None
         if repeated is not None and (known := repeated.find()):
             return TaskFlow(known[0], {}, {}, {}, _NO_USES, known[1], _NO_USES, [])
-        one = FlowAnalysis()
-        body = _summarise_body(one, task)
-        if repeated is not None and not one.problems:
-            repeated.learn(body, one.uses)
-        return TaskFlow(body, {}, {}, {}, _NO_USES, one.uses, _NO_USES, one.problems, one.carried)
+        analysis = FlowAnalysis()
+        body = _summarise_body(analysis, task)
+        if repeated is not None and not analysis.problems:
+            repeated.learn(body, analysis.uses)
+        return TaskFlow(
+            body, {}, {}, {}, _NO_USES, analysis.uses, _NO_USES, analysis.problems, analysis.carried
+        )
     once, inner, reporting = FlowAnalysis(), FlowAnalysis(), FlowAnalysis()
     inits = once.setups(task.setup, "init")
     instance = inner.setups(task.instance_setup, "init")
@@ -329,21 +331,21 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
     }
     needs = Summary(end=dict(at_start.end))
     if FAILED not in {**once.uses.writes, **inner.uses.writes}:
-        # The flag of the last report, where no blob has the name.
+        # Without a blob of that name, ``failed`` is the flag that the last report reads.
         needs.end[FAILED] = Status.SET
     for report in task.reports:
         needs.then(Summary(reporting.block(report.steps, report.path).needs), problems)
-    ends = Summary(end=dict(total.end))
+    at_end = Summary(end=dict(total.end))
     for output in task.outputs:
         access = FINDER.of_expr(output.value)
         spec_position = SpecPosition(f"{task.path}.{output.name}", task.spec_position.origin)
         once.uses.outputs |= {(read.task, read.output): spec_position for read in access.outputs}
-        ends.read(access.reads, spec_position, problems)
+        at_end.read(access.reads, spec_position, problems)
     problems = [*once.problems, *inner.problems, *reporting.problems, *problems]
     return TaskFlow(
         total,
         needs.needs,
-        ends.needs,
+        at_end.needs,
         exit_needs,
         once.uses,
         inner.uses,

@@ -29,12 +29,12 @@ def lower_saved_nodes(spec: JobSpec, context: Context) -> tuple[str, ...] | None
     written = spec.checkpoint
     if not isinstance(written, CheckpointSpec) or written.nodes is None:
         return None
-    found: list[str] = []
+    nodes: list[str] = []
     for index, name in enumerate(written.nodes):
         spec_position = context.at("checkpoint", "nodes", index)
-        found += context.nodes.resolve(name, spec_position, context.faults)
-    # Of nodes that are not known, one fault is enough: the others are as without the key.
-    return tuple(dict.fromkeys(found)) if len(found) >= len(written.nodes) else None
+        nodes += context.nodes.resolve(name, spec_position, context.faults)
+    # After an unknown node, continue as if the key were absent: one fault is enough.
+    return tuple(dict.fromkeys(nodes)) if len(nodes) >= len(written.nodes) else None
 
 
 def lower_checkpoint(spec: JobSpec, context: Context) -> CheckpointPolicy:
@@ -146,12 +146,12 @@ def local_directory(text: str) -> str:
     if not scheme:
         return text
     if scheme != "file":
-        known = ", ".join(f"{one}://" for one in SCHEMES)
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise ValueError(f"'{scheme}://' is not supported; use a path, file://, {known}")
-    rest = text[len(_FILE) :].removeprefix("localhost")
-    if not rest.startswith("/"):
+    path = text[len(_FILE) :].removeprefix("localhost")
+    if not path.startswith("/"):
         raise ValueError(f"'{text}' names another machine, not a directory of this one")
-    return unquote(rest)
+    return unquote(path)
 
 
 def lower_node_dir(
@@ -174,7 +174,7 @@ def lower_node_dir(
         mend = "write node_dir: /a/directory/of/each/node as well, or remove it"
         faults.error("E127", message, mend, context.at(*_COLLECT))
     elif written.node_dir == "":
-        # An empty text would count as not written.
+        # An empty text would count as an absent key.
         _note_relative(written.node_dir, context.at(*_DIR), faults)
     if written.node_dir is None or written.collect is None:
         return policy

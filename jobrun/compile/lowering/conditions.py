@@ -51,11 +51,13 @@ class ConditionLowering:
         self._readers: dict[str, Reader] = {}
         self._nodes: dict[str, dict[str, None]] = {}
         for reader, task in walk_readers({"epoch": groups["epoch"]}):
-            for one in readers_in(reader):
-                self._readers[one.name] = one
-                self._nodes.setdefault(one.name, {}).update(dict.fromkeys(task.nodes))
+            for inner_reader in readers_in(reader):
+                self._readers[inner_reader.name] = inner_reader
+                self._nodes.setdefault(inner_reader.name, {}).update(dict.fromkeys(task.nodes))
         self._others = {
-            one.name for reader, _ in walk_readers(groups) for one in readers_in(reader)
+            inner_reader.name
+            for reader, _ in walk_readers(groups)
+            for inner_reader in readers_in(reader)
         }
 
     def stop(self, spec: JobSpec) -> tuple[StopCondition, ...]:
@@ -66,25 +68,26 @@ class ConditionLowering:
             self._faults.error(
                 "E137", "the job has no 'stop', so it would never end", mend, spec_position
             )
-        found = [
+        conditions = [
             self._condition(stop, ("stop", index), spec) for index, stop in enumerate(spec.stop)
         ]
-        return tuple(one for one in found if one is not None)
+        return tuple(condition for condition in conditions if condition is not None)
 
     def metrics(self, spec: JobSpec) -> tuple[tuple[str, Probe], ...]:
         """Lower the spec's metrics by name: expressions to evaluate, as in conditions."""
-        found = [
+        probes = [
             (name, self._probe(written, ("metrics", name), is_condition=False))
             for name, written in spec.metrics.items()
         ]
-        return tuple((name, probe) for name, probe in found if probe is not None)
+        return tuple((name, probe) for name, probe in probes if probe is not None)
 
     def conditions(self, key: str, written: Iterable[Any]) -> tuple[Probe, ...]:
         """Lower the list of conditions under one key of the spec, such as ``expect``."""
-        found = [
-            self._probe(one, (key, index), is_condition=True) for index, one in enumerate(written)
+        probes = [
+            self._probe(condition, (key, index), is_condition=True)
+            for index, condition in enumerate(written)
         ]
-        return tuple(probe for probe in found if probe is not None)
+        return tuple(probe for probe in probes if probe is not None)
 
     def _condition(self, stop: StopSpec, at: Path, spec: JobSpec) -> StopCondition | None:
         path = path_text(at)

@@ -122,4 +122,6 @@ class Env:
         """Return the path of the block that ``stop`` leaves in this context, or None."""
         if name is None:
             return self.blocks[-1][1]
-        return next((path for given, path in reversed(self.blocks) if given == name), None)
+        return next(
+            (path for block_name, path in reversed(self.blocks) if block_name == name), None
+        )

@@ -70,7 +70,7 @@ class ExpressionLowering:
         """Lower the expression at a key of the spec, for the step of a given path."""
         expr = self._parser.known(value)
         if expr is not None and not _needs_resolving(value, env):
-            # Without its position: a large spec has hundreds of thousands of names and numbers.
+            # The position is not looked up: a large spec has hundreds of thousands of such values.
             return expr
         origin = self._context.source.at(at)
         try:
@@ -181,7 +181,7 @@ class ExpressionLowering:
 
         match op:
             case Assign():
-                targets = tuple(target(one) for one in op.targets)
+                targets = tuple(target(old) for old in op.targets)
                 return replace(op, targets=targets, value=map_expr(op.value, leaf))
             case Augment():
                 return replace(op, target=target(op.target), value=map_expr(op.value, leaf))
@@ -267,25 +267,25 @@ class _TextParser:
     def parts(self) -> tuple[str | Hole | Builtin, ...]:
         """Parse a text to lower: literals, expressions in ``{}``, builtins (``${run.dir}``)."""
         text = self._scalar.text
-        found: list[str | Hole | Builtin] = []
+        parts: list[str | Hole | Builtin] = []
         position = 0
         while True:
             match = _LITERAL.search(text, position)
             if match is None:
-                found.append(text[position:])
-                return _merge_literals(found)
-            found.append(text[position : match.start()])
+                parts.append(text[position:])
+                return _merge_literals(parts)
+            parts.append(text[position : match.start()])
             position = match.end()
             mark = match[0]
             if mark in ("{{", "}}"):
-                found.append(mark[0])
+                parts.append(mark[0])
             elif mark == "{":
                 hole, position = self._parse_hole(match.start())
-                found.append(hole)
+                parts.append(hole)
             elif mark == "}":
                 self._fault("a '}' has no '{'", "write }} for a brace", match.start())
             else:
-                found += self._placeholder(mark, match.start())
+                parts += self._placeholder(mark, match.start())
 
     def _placeholder(self, mark: str, at: int) -> list[Part]:
         try:

@@ -55,18 +55,18 @@ class GroupLowering:
 
     def drafts(self, spec: JobSpec) -> dict[GroupName, GroupDraft]:
         """Lower all groups of a spec to drafts, and check the needs of their tasks."""
-        found: dict[GroupName, GroupDraft] = {}
+        drafts: dict[GroupName, GroupDraft] = {}
         for name in GROUPS:
             written = getattr(spec, name)
-            found[name] = self._group(name, written)
-        self._check_names(found)
-        owners = {task.name: name for name, group in found.items() for task in group.tasks}
-        for name, group in found.items():
-            found[name] = replace(group, order=self._resolve_needs(name, group.tasks, owners))
-        self._check_rebuilt(found["init"])
+            drafts[name] = self._group(name, written)
+        self._check_names(drafts)
+        owners = {task.name: name for name, group in drafts.items() for task in group.tasks}
+        for name, group in drafts.items():
+            drafts[name] = replace(group, order=self._resolve_needs(name, group.tasks, owners))
+        self._check_rebuilt(drafts["init"])
         if self._context.nets:
             self._steps.nets.check_all()
-        return found
+        return drafts
 
     def _check_rebuilt(self, init: GroupDraft) -> None:
         rebuilt = {task.name: task.rebuild for task in init.tasks}
@@ -120,11 +120,11 @@ class GroupLowering:
         """Lower a group's set-ups and periodic reports that belong to nodes, not to tasks."""
         setups: _Setups = {}
         reports: _Reports = {}
-        given = spec.setup if spec else ()
-        written = given if isinstance(given, tuple) else (given,)
+        declared = spec.setup if spec else ()
+        written = declared if isinstance(declared, tuple) else (declared,)
         used: dict[str, None] = {}
         for index, setup in enumerate(written):
-            single = not isinstance(given, tuple)
+            single = not isinstance(declared, tuple)
             at: Path = (group.name, "setup") if single else (group.name, "setup", index)
             path = f"{group.name}/setup" if single else f"{group.name}/setup[{index}]"
             nets = self._steps.setup(setup, at, path, Env((), used=used))
@@ -142,15 +142,15 @@ class GroupLowering:
 
     def _add_node_setups(self, used: dict[str, None], group: GroupDraft, setups: _Setups) -> None:
         """Lower the set-up of a group, and once per node that of each net that it uses."""
-        found: dict[str, dict[str, SetupNets]] = {}
+        by_node: dict[str, dict[str, SetupNets]] = {}
         for nets in self._steps.nets.setups(used, "node") if used else ():
             for node in group.nodes():
-                found.setdefault(node, {}).setdefault(nets.name, nets)
+                by_node.setdefault(node, {}).setdefault(nets.name, nets)
         for task in group.tasks:
             for nets in task.node_setup:
                 for node in task.nodes:
-                    found.setdefault(node, {}).setdefault(nets.name, nets)
-        for node, by_name in found.items():
+                    by_node.setdefault(node, {}).setdefault(nets.name, nets)
+        for node, by_name in by_node.items():
             setups.setdefault(node, []).extend(by_name.values())
 
     def _check_levels(self, used: dict[str, None], group: GroupDraft) -> None:
@@ -181,14 +181,14 @@ class GroupLowering:
                     spec_position,
                 )
             return used
-        found = self._nodes.resolve(node, spec_position, self._context.faults)
-        idle = [name for name in found if name not in set(used)]
+        nodes = self._nodes.resolve(node, spec_position, self._context.faults)
+        idle = [name for name in nodes if name not in set(used)]
         if idle:
             message = f"this never runs: no task of '{group.name}' is on node '{idle[0]}'"
             mend = f"the nodes of '{group.name}' are: {', '.join(used[:8])}"
             self._context.faults.error("E169", message, mend, spec_position)
-        # After an unknown node it counts as being on all nodes: one fault, not many.
-        return found or used
+        # After an unknown node, assume all nodes: one fault, not many.
+        return nodes or used
 
     def _check_names(self, groups: dict[GroupName, GroupDraft]) -> None:
         taken: dict[str, TaskDraft] = {}
@@ -218,7 +218,7 @@ class GroupLowering:
     ) -> TaskOrder:
         table: dict[str, tuple[tuple[str, ...], PositionOfNeed]] = {}
         for task in tasks:
-            # Of two tasks of one name the second has a fault already.
+            # The second task with a name has a fault already; it only needs another key here.
             key = task.name if task.name not in table else f"{task.name} at {self._paths[task]}"
             table[key] = (task.needs, partial(self._position_of_need, task))
         elsewhere = {task: group for task, group in owners.items() if group != name}
@@ -325,15 +325,18 @@ class TaskLowering:
         if not spec.setup and not used:
             return {"node": (), "task": (), "instance": ()}
         env = Env((), used=used)
-        own = {
+        task_setups = {
             str(level): self._steps.setup(
                 declared, (*at, "setup", level), f"{path}/setup.{level}", env
             )
             for level, declared in spec.setup.items()
         }
-        # After all own set-up is lowered: that may use nets too.
+        # Only after the task's own set-up is lowered, which may use further nets.
         return {
-            level: (*((own[level],) if level in own else ()), *self._steps.nets.setups(used, level))
+            level: (
+                *((task_setups[level],) if level in task_setups else ()),
+                *self._steps.nets.setups(used, level),
+            )
             for level in ("node", "task", "instance")
         }
 
@@ -364,22 +367,22 @@ class TaskLowering:
     def _outputs(self, spec: TaskSpec, at: Path, path: str) -> tuple[Output, ...]:
         if not spec.outputs:
             return ()
-        found: dict[str, Output] = {}
+        outputs: dict[str, Output] = {}
         env = Env(())
         for index, written in enumerate(spec.outputs):
             pairs = {written: written} if isinstance(written, str) else written
             where = (*at, "outputs", index)
             for name, value in pairs.items():
                 self._check_output(
-                    name, spec.task, name in found, self._context.spec_position(path, *where)
+                    name, spec.task, name in outputs, self._context.spec_position(path, *where)
                 )
                 expr: Expr = Name(name)
                 if isinstance(written, dict):
                     expr = self._steps.read.expression(value, (*where, name), path, env)
                 elif name in self._context.params:
                     expr = self._steps.read.expression(name, where, path, env)
-                found[name] = Output(name, expr)
-        return tuple(found.values())
+                outputs[name] = Output(name, expr)
+        return tuple(outputs.values())
 
     def _check_output(
         self, name: str, task: str, is_taken: bool, spec_position: SpecPosition

@@ -84,7 +84,11 @@ def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:
 
 
 def _check_readers_used(spec: JobSpec, groups: Groups, source: SourceMap, faults: Faults) -> None:
-    used = {one.name for reader, _ in walk_readers(groups) for one in readers_in(reader)}
+    used = {
+        inner_reader.name
+        for reader, _ in walk_readers(groups)
+        for inner_reader in readers_in(reader)
+    }
     for name in spec.readers:
         if name not in used:
             spec_position = SpecPosition(f"readers.{name}", source.key(("readers", name)))
@@ -112,16 +116,16 @@ def lower_notify(spec: JobSpec, context: Context) -> tuple[NotifyTarget, ...]:
     """Lower ``notify`` of a job to targets; add a fault for one that is not supported."""
     is_one = not isinstance(spec.notify, tuple)
     written = spec.notify if isinstance(spec.notify, tuple) else (spec.notify,)
-    found = []
-    for index, one in enumerate(written):
-        target = NotifyTarget(one.on, one.post or "", one.run or ())
+    targets = []
+    for index, declared in enumerate(written):
+        target = NotifyTarget(declared.on, declared.post or "", declared.run or ())
         if why := check_target(target):
             at: tuple[str | int, ...] = ("notify",) if is_one else ("notify", index)
-            key = ("post",) if one.post is not None else ()
+            key = ("post",) if declared.post is not None else ()
             context.faults.error("E223", why, _NOTIFY_MEND, context.at(*at, *key))
             continue
-        found.append(target)
-    return tuple(found)
+        targets.append(target)
+    return tuple(targets)
 
 
 def _lower_nets(spec: JobSpec, source: SourceMap, faults: Faults) -> Mapping[str, NetDef]:
@@ -146,7 +150,7 @@ def build_cluster(spec: JobSpec, source: SourceMap) -> Cluster:
 
 
 def _build_family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]:
-    one = Node(
+    node = Node(
         family,
         family,
         0,
@@ -157,20 +161,20 @@ def _build_family(family: str, declared: NodeSpec, origin: Origin) -> list[Node]
         origin,
     )
     if declared.count is None:
-        return [one]
+        return [node]
     count = declared.count
-    return [replace(one, name=f"{family}_{i}", index=i, count=count) for i in range(count)]
+    return [replace(node, name=f"{family}_{i}", index=i, count=count) for i in range(count)]
 
 
 def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> None:
     """Check settings below ``nodes`` as a job is lowered; warn of settings without effect."""
     for name, node in spec.nodes.items():
         at: Path = ("nodes", name)
-        found = [*_bad_amounts(node, at), *_conflicts(node, at)]
-        for code, path, message, mend in found:
+        bad_settings = [*_bad_amounts(node, at), *_conflicts(node, at)]
+        for code, path, message, mend in bad_settings:
             faults.error(code, message, mend, SpecPosition(path_text(path), source.at(path)))
         for key in ("host", "resources"):
-            if not found and getattr(node, key):
+            if not bad_settings and getattr(node, key):
                 spec_position = SpecPosition(path_text((*at, key)), source.key((*at, key)))
                 faults.warn(
                     "W135",

@@ -39,10 +39,12 @@ else:
     models = lazy_module("jobrun.spec.models.steps")
     control_flow = lazy_module("jobrun.spec.models.control_flow")
 
-# More steps than any real job has, and few enough for memory.
+# More steps than any real job has, but few enough for memory.
 _MAX_STEPS = 1_000_000
 # Operators that change or read a counter.
-_COUNTING = frozenset(name for name, one in OPERATORS.items() if one.atomic) | {"count_value"}
+_COUNTING = frozenset(name for name, operator in OPERATORS.items() if operator.atomic) | {
+    "count_value"
+}
 
 
 def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[str, NetDef]:
@@ -81,7 +83,7 @@ def _definition(name: str, net: Steps | NetSpec) -> NetDef:
     # Without 'in' and 'out' it uses the names of its caller, like a plain list; otherwise such a
     # net could not have set-up.
     own_names = bool({"inputs", "outputs"} & net.model_fields_set)
-    setup = {str(level): one for level, one in net.setup.items()}
+    setup = {str(level): declared for level, declared in net.setup.items()}
     path = ("nets", name, "steps")
     return NetDef(name, net.steps, path, own_names, net.inputs, net.outputs, setup)
 
@@ -192,7 +194,7 @@ class Parameters:
                 read |= self._touch(part)
             inner = {name for block in blocks(step) for name in self.scan(block)}
             if isinstance(step, Loop | While):
-                # The next iteration reads what this one has bound.
+                # The next iteration may read what this one binds.
                 self._read(inner)
             read |= inner
         return read
@@ -204,16 +206,16 @@ class Parameters:
         spec_position = SpecPosition(part.path, part.origin)
         bound = {*access.binds, *access.deletes}
         names = {self.names[name] for name in {*access.reads} - bound if name in self.names}
-        changed = {self.names[one] for one in {*access.changes} - bound if one in self.names}
+        changed = {self.names[name] for name in {*access.changes} - bound if name in self.names}
         self._read(names - changed)
         for name in changed:
             self.changed.setdefault(name, spec_position)
         for name in bound & self.names.keys():
             self.bound[self.names[name]] = spec_position
         for expr in exprs:
-            for one in walk_expr(expr):
-                if isinstance(one, Call) and one.function in _COUNTING and one.args:
-                    counter = one.args[0]
+            for inner in walk_expr(expr):
+                if isinstance(inner, Call) and inner.function in _COUNTING and inner.args:
+                    counter = inner.args[0]
                     if isinstance(counter, Name) and counter.name in self.names:
                         self.counted.add(self.names[counter.name])
         return names - changed
@@ -349,11 +351,11 @@ class NetLowering:
         inner = {name for net in self._context.nets.values() for name in net.uses}
         for name, net in self._context.nets.items():
             for key, declared in (("in", net.inputs), ("out", net.outputs)):
-                for index, one in enumerate(declared):
+                for index, parameter in enumerate(declared):
                     spec_position = self._context.spec_position(
                         f"nets.{name}", *_path(net), key, index
                     )
-                    self._context.check_blob_name(one, spec_position)
+                    self._context.check_blob_name(parameter, spec_position)
             if name not in self._used and name not in inner and net.sound:
                 spec_position = SpecPosition(f"nets.{name}", self._context.source.key(_path(net)))
                 mend = f"remove it, or use it: {{net: {name}}}"
@@ -391,19 +393,21 @@ class NetLowering:
         if not net.sound:
             return []
         used: dict[str, None] = {net.name: None}
-        # It is not in a task: a stop leaves the net itself.
+        # There is no task around it: a stop leaves the net itself.
         env = Env((("", path),), nets=(net.name,), used=used)
         steps = self._steps.steps(net.steps, net.steps_path, f"{path}.{net.name}", env)
         setup = tuple(
-            one for level in ("node", "task", "instance") for one in self.setups(used, level)
+            setup_nets
+            for level in ("node", "task", "instance")
+            for setup_nets in self.setups(used, level)
         )
         origin = source.at(at)
         nets = [
             RemoteNet(net.name, node, steps, self._props[node], setup, path, origin)
             for node in nodes
         ]
-        for one in nets[:1]:
-            check_remote_reads(one, faults)
+        for remote_net in nets[:1]:
+            check_remote_reads(remote_net, faults)
         faults.warn(
             "W136",
             f"the remote net '{net.name}' does not run in the session 'threads'",
@@ -435,21 +439,21 @@ class NetLowering:
                 net.steps, net.steps_path, f"{path}.{net.name}", env.net(net.name, None)
             )
             return UseNet(net.name, steps, path, origin)
-        given = {
+        arguments = {
             name: self._read.expression(value, (*at, "in", name), path, env)
             for name, value in spec.inputs.items()
         }
         parameters = self._find_parameters(net)
         counters = {
             name: value.name
-            for name, value in given.items()
+            for name, value in arguments.items()
             if name in parameters.counters and isinstance(value, Name)
         }
         rename = NetRenaming(net.name, path, self._shared_names(net), counters)
-        self._check_received(spec, given, parameters, spec_position)
+        self._check_received(spec, arguments, parameters, spec_position)
         before = [
             Assign((NameTarget(rename(name)),), value, path, origin)
-            for name, value in given.items()
+            for name, value in arguments.items()
             if name not in counters
         ]
         prefix = f"{path}.{net.name}"
@@ -463,8 +467,8 @@ class NetLowering:
 
     def _find_parameters(self, net: NetDef) -> Parameters:
         """Lower a net's steps before its use, to find parameters that they read or change."""
-        found = self._parameters.get(net.name)
-        if found is None:
+        parameters = self._parameters.get(net.name)
+        if parameters is None:
             self._ahead = ahead = self._ahead or self._look_ahead()
             path = f"nets/{net.name}"
             rename = NetRenaming(net.name, path, self._shared_names(net))
@@ -474,15 +478,15 @@ class NetLowering:
             steps = (
                 ahead.steps(net.steps, net.steps_path, f"{path}/steps", env) if net.inputs else ()
             )
-            found = Parameters({rename(name): name for name in net.inputs})
-            found.scan(steps)
-            self._parameters[net.name] = found
-        return found
+            parameters = Parameters({rename(name): name for name in net.inputs})
+            parameters.scan(steps)
+            self._parameters[net.name] = parameters
+        return parameters
 
     def _check_received(
         self,
         spec: models.NetStep,
-        given: dict[str, Expr],
+        arguments: dict[str, Expr],
         parameters: Parameters,
         spec_position: SpecPosition,
     ) -> None:
@@ -490,7 +494,7 @@ class NetLowering:
         # A view of a blob would change the blob.
         for kinds, parts in ((parameters.changed, True), (parameters.dropped(), False)):
             for name, where in kinds.items():
-                value = given.get(name)
+                value = arguments.get(name)
                 while parts and isinstance(value, Index | Attribute):
                     value = value.value
                 if not isinstance(value, Name) or name in spec.outputs:
@@ -518,25 +522,25 @@ class NetLowering:
                 return False
             return True
         sound = True
-        for given, declared, what in (
+        for passed, declared, noun in (
             (spec.inputs, net.inputs, "parameter"),
             (spec.outputs, net.outputs, "result"),
         ):
-            for one in given:
-                if one not in declared:
+            for parameter in passed:
+                if parameter not in declared:
                     self._faults.error(
                         "E147",
-                        f"net '{name}' has no {what} '{one}'",
-                        did_you_mean(one, declared),
+                        f"net '{name}' has no {noun} '{parameter}'",
+                        did_you_mean(parameter, declared),
                         spec_position,
                     )
                     sound = False
-        for one in net.inputs:
-            if one not in spec.inputs:
+        for parameter in net.inputs:
+            if parameter not in spec.inputs:
                 self._faults.error(
                     "E147",
-                    f"net '{name}' is missing a value for parameter '{one}'",
-                    f"write in: {{{one}: …}}",
+                    f"net '{name}' is missing a value for parameter '{parameter}'",
+                    f"write in: {{{parameter}: …}}",
                     spec_position,
                 )
                 sound = False
@@ -560,8 +564,8 @@ def _surround(
 
 def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
     """Refuse reads of task outputs in a remote net: they are on their own node only."""
-    around = [part for one in net.setup for part in (one.init, one.exit)]
-    for step in (step for block in (net.steps, *around) for step in walk(block)):
+    setup_steps = [part for setup in net.setup for part in (setup.init, setup.exit)]
+    for step in (step for block in (net.steps, *setup_steps) for step in walk(block)):
         for read in FINDER.of_step(step).outputs:
             faults.error(
                 "E125",

@@ -53,17 +53,17 @@ class QueueTable:
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
     ) -> tuple[tuple[WriteQueue, ...], tuple[SpecPosition, ...]]:
         """Lower what a task writes to queues, with spec positions; refuse unknown queues."""
-        found: list[WriteQueue] = []
+        writes: list[WriteQueue] = []
         positions: list[SpecPosition] = []
         for name, names in spec.write.items():
             spec_position = SpecPosition(f"{path}/write.{name}", source.key((*at, "write", name)))
             if name in self.queues:
                 check_names(name, names, spec_position, faults)
-                found.append(WriteQueue(self.queues[name], tuple(dict.fromkeys(names))))
+                writes.append(WriteQueue(self.queues[name], tuple(dict.fromkeys(names))))
                 positions.append(spec_position)
             else:
                 self._note_unknown(name, spec_position, faults)
-        return tuple(found), tuple(positions)
+        return tuple(writes), tuple(positions)
 
     def find_sent_positions(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap
@@ -95,11 +95,17 @@ class QueueTable:
 def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> QueueTable:
     """Build the table of all queues in a spec; refuse each queue named like a reader."""
     queues: dict[str, Queue] = {}
-    for name, one in spec.queues.items():
+    for name, declared in spec.queues.items():
         origin = source.key(("queues", name))
         path = f"queues.{name}"
         queues[name] = Queue(
-            name, one.capacity, one.shared, one.ordered, one.batch or 0, path, origin
+            name,
+            declared.capacity,
+            declared.shared,
+            declared.ordered,
+            declared.batch or 0,
+            path,
+            origin,
         )
         if name in spec.readers:
             faults.error(
@@ -118,27 +124,27 @@ def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> Queue
 
 def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, ...]:
     """Collect the queues that tasks name in ``read`` and ``write``; check settings."""
-    found: dict[str, Queue] = {}
+    queues: dict[str, Queue] = {}
     for task in (task for group in groups for task in group.tasks):
         spec_position = SpecPosition(task.path, task.origin)
-        ends: list[WriteQueue | ReadQueue] = [*task.write]
+        endpoints: list[WriteQueue | ReadQueue] = [*task.write]
         if isinstance(task.read, ReadQueue):
-            ends.append(task.read)
-        for one in ends:
-            queue = one.queue
-            if queue.name not in found and (queue.capacity < 1 or queue.batch < 0):
+            endpoints.append(task.read)
+        for endpoint in endpoints:
+            queue = endpoint.queue
+            if queue.name not in queues and (queue.capacity < 1 or queue.batch < 0):
                 message = f"a capacity of {queue.capacity} and a batch of {queue.batch}"
                 mend = "use a capacity of 1 or more, and 0 for no batch"
                 faults.error("E123", f"queue '{queue.name}' has {message}", mend, spec_position)
-            if found.setdefault(queue.name, queue) != queue:
+            if queues.setdefault(queue.name, queue) != queue:
                 faults.error(
                     "E197",
                     f"there are two different queues '{queue.name}'",
                     "rename one of them",
                     spec_position,
                 )
-            check_names(queue.name, one.names, spec_position, faults)
-    return tuple(found.values())
+            check_names(queue.name, endpoint.names, spec_position, faults)
+    return tuple(queues.values())
 
 
 def check_names(

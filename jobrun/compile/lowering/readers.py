@@ -69,18 +69,18 @@ def build_reader_table(spec: JobSpec, context: Context) -> ReaderTable:
     """Lower all readers of a spec into a table; add a fault for each invalid one."""
     lowering = _ReaderLowering(context)
     plain: dict[str, Reader] = {}
-    for name, one in spec.readers.items():
-        if one.zip is None:
-            reader = lowering.lower_reader(name, one)
+    for name, reader_spec in spec.readers.items():
+        if reader_spec.zip is None:
+            reader = lowering.lower_reader(name, reader_spec)
             if reader is not None:
                 plain[name] = reader
-    found = dict(plain)
-    for name, one in spec.readers.items():
-        if one.zip is not None:
-            zipped = lowering.lower_zip(name, one, plain, spec.readers)
+    readers = dict(plain)
+    for name, reader_spec in spec.readers.items():
+        if reader_spec.zip is not None:
+            zipped = lowering.lower_zip(name, reader_spec, plain, spec.readers)
             if zipped is not None:
-                found[name] = zipped
-    return ReaderTable(found, tuple(spec.readers))
+                readers[name] = zipped
+    return ReaderTable(readers, tuple(spec.readers))
 
 
 class _ReaderLowering:
@@ -100,9 +100,9 @@ class _ReaderLowering:
         self._check_keys(spec, kind, at)
         source = self._source(spec, kind, at, spec_position)
         fields = self._fields(spec, kind, source, at)
-        made = _reader(name, spec, source, fields, spec_position)
-        self._check_whole(made, at)
-        return made if len(self._faults) == before else None
+        reader = _reader(name, spec, source, fields, spec_position)
+        self._check_whole(reader, at)
+        return reader if len(self._faults) == before else None
 
     def lower_zip(
         self,
@@ -123,23 +123,23 @@ class _ReaderLowering:
                     (*at, written_as),
                 )
         inner = [
-            self._find_zipped(one, plain, written, (*at, "zip", i))
-            for i, one in enumerate(spec.zip or ())
+            self._find_zipped(reader_name, plain, written, (*at, "zip", i))
+            for i, reader_name in enumerate(spec.zip or ())
         ]
-        found = [one for one in inner if one is not None]
-        if not spec.zip or len(found) < len(spec.zip):
+        readers = [reader for reader in inner if reader is not None]
+        if not spec.zip or len(readers) < len(spec.zip):
             if not spec.zip:
                 self._error(
                     "'zip' needs at least two readers", "name two or more readers", (*at, "zip")
                 )
             return None
-        self._check_alike(found, (*at, "zip"))
-        source = ZipSource(tuple(found))
+        self._check_alike(readers, (*at, "zip"))
+        source = ZipSource(tuple(readers))
         fields = self._fields(spec, "zip", source, at)
-        made = _reader(name, spec, source, fields, self._position(at))
+        zipped = _reader(name, spec, source, fields, self._position(at))
         if len(self._faults) > before:
             return None
-        return replace(made, restart=found[0].restart, shard=found[0].shard)
+        return replace(zipped, restart=readers[0].restart, shard=readers[0].shard)
 
     def _find_zipped(
         self, name: str, plain: Mapping[str, Reader], written: Mapping[str, ReaderSpec], at: Path
@@ -151,7 +151,9 @@ class _ReaderLowering:
         return plain.get(name)
 
     def _check_alike(self, readers: list[Reader], at: Path) -> None:
-        twice = [name for name, count in Counter(one.name for one in readers).items() if count > 1]
+        twice = [
+            name for name, count in Counter(reader.name for reader in readers).items() if count > 1
+        ]
         if twice:
             self._error(
                 f"'{twice[0]}' cannot be zipped with itself: it has one position",
@@ -159,7 +161,7 @@ class _ReaderLowering:
                 at,
             )
         for key in ("restart", "shard"):
-            values = {one.name: getattr(one, key) for one in readers}
+            values = {reader.name: getattr(reader, key) for reader in readers}
             if len(set(values.values())) > 1:
                 shown = ", ".join(f"'{value}' of {name}" for name, value in values.items())
                 self._error(
@@ -185,8 +187,8 @@ class _ReaderLowering:
         if kind == "blobs":
             return BlobSource(self._values(spec.blobs or {}, (*at, "blobs"), spec_position.path))
         if kind == "counter":
-            given = {str(key): value for key, value in (spec.counter or {}).items()}
-            return self._counter(CounterSource(**given), at)
+            settings = {str(key): value for key, value in (spec.counter or {}).items()}
+            return self._counter(CounterSource(**settings), at)
         return CallSource(
             str(spec.call), self._values(spec.arguments, (*at, "with"), spec_position.path)
         )
@@ -207,7 +209,9 @@ class _ReaderLowering:
             self._error(
                 "the step of a counter cannot be 0", "use another step", (*at, "counter", "step")
             )
-        if any(abs(one) > _MAX_NUMBER for one in (source.start, source.step, source.stop or 0)):
+        if any(
+            abs(number) > _MAX_NUMBER for number in (source.start, source.step, source.stop or 0)
+        ):
             self._error(
                 "the numbers of a counter must fit into 62 bits",
                 "use smaller numbers",
@@ -218,16 +222,16 @@ class _ReaderLowering:
     def _values(
         self, values: Mapping[str, Any], at: Path, path: str
     ) -> tuple[tuple[str, Expr], ...]:
-        found = [
+        expressions = [
             (name, self._read.expression(value, (*at, name), path, Env(())))
             for name, value in values.items()
         ]
-        for name, value in found:
+        for name, value in expressions:
             if any(isinstance(part, Draw) for part in walk_expr(value)):
                 self._error(
                     "a reader has no random stream", "draw in a task, and use the blob", (*at, name)
                 )
-        return tuple(found)
+        return tuple(expressions)
 
     def _fields(self, spec: ReaderSpec, kind: str, source: Source, at: Path) -> tuple[Field, ...]:
         known = _members(source)
@@ -235,9 +239,9 @@ class _ReaderLowering:
         single = kind in ("npy", "counter")
         if not written:
             if known is not None:
-                found = tuple(Field(name, name) for name in known)
-                self._check_ragged(found, kind, at)
-                return self._check_fields(found, at)
+                fields = tuple(Field(name, name) for name in known)
+                self._check_ragged(fields, kind, at)
+                return self._check_fields(fields, at)
             example = "[x]" if single else "{x: data, y: target}"
             self._error(
                 f"reader '{at[1]}' has no fields", f"add fields, for example fields: {example}", at
@@ -246,18 +250,18 @@ class _ReaderLowering:
         at = (*at, "fields")
         spec_paths: dict[Path, str] = {}
         if isinstance(written, tuple):
-            found = tuple(Field(name, "" if single else name) for name in written)
+            fields = tuple(Field(name, "" if single else name) for name in written)
             spec_paths = {(*at, number): name for number, name in enumerate(written)}
         else:
-            found = tuple(_field(name, one) for name, one in written.items())
-            for name, one in written.items():
-                if not isinstance(one, str):
-                    spec_paths[*at, name, "values"] = one.values
-                    spec_paths[*at, name, "lengths"] = one.lengths
+            fields = tuple(_field(name, declared) for name, declared in written.items())
+            for name, declared in written.items():
+                if not isinstance(declared, str):
+                    spec_paths[*at, name, "values"] = declared.values
+                    spec_paths[*at, name, "lengths"] = declared.lengths
                 else:
-                    spec_paths[*at, name] = one
-        if single and len(found) > 1:
-            self._error(f"{kind} has one column, but 'fields' names {len(found)}", "name one", at)
+                    spec_paths[*at, name] = declared
+        if single and len(fields) > 1:
+            self._error(f"{kind} has one column, but 'fields' names {len(fields)}", "name one", at)
         for spec_path, member in spec_paths.items() if known is not None else ():
             if known is not None and member not in known:
                 self._error(
@@ -265,38 +269,47 @@ class _ReaderLowering:
                     did_you_mean(member, known),
                     spec_path,
                 )
-        self._check_ragged(found, kind, at)
-        return self._check_fields(found, at)
+        self._check_ragged(fields, kind, at)
+        return self._check_fields(fields, at)
 
     def _check_ragged(self, fields: tuple[Field, ...], kind: str, at: Path) -> None:
         """Check the ``ragged`` fields of a lowered reader: no column may be used twice."""
-        ragged = [one for one in fields if one.lengths is not None]
-        for one in ragged[:1] if kind in _NOT_RAGGED else ():
+        ragged = [record_field for record_field in fields if record_field.lengths is not None]
+        for record_field in ragged[:1] if kind in _NOT_RAGGED else ():
             why, mend = _NOT_RAGGED[kind]
-            self._error(f"'{one.name}' cannot be ragged: {why}", mend, (*at, one.name), "E513")
-        uses = Counter(member for one in fields for member in one.members)
-        for one in ragged:
-            if uses.pop(one.member, 0) > 1:
-                if one.member == one.lengths:
-                    message = f"'{one.member}' cannot hold both values and their lengths"
+            self._error(
+                f"'{record_field.name}' cannot be ragged: {why}",
+                mend,
+                (*at, record_field.name),
+                "E513",
+            )
+        uses = Counter(member for record_field in fields for member in record_field.members)
+        for record_field in ragged:
+            if uses.pop(record_field.member, 0) > 1:
+                if record_field.member == record_field.lengths:
+                    message = f"'{record_field.member}' cannot hold both values and their lengths"
                 else:
                     message = (
-                        f"'{one.member}' holds the values of '{one.name}', and is used "
-                        "again: its rows are not records"
+                        f"'{record_field.member}' holds the values of '{record_field.name}', and "
+                        "is used again: its rows are not records"
                     )
                 mend = (
                     "use it for one field; a second reader of the same source can read it "
                     "in another way"
                 )
-                self._error(message, mend, (*at, one.name, "values"), "E513")
+                self._error(message, mend, (*at, record_field.name, "values"), "E513")
         if kind in _NOT_RAGGED:
             return
-        rows = {one.member: number for number, one in enumerate(fields) if one.lengths is None}
+        rows = {
+            record_field.member: number
+            for number, record_field in enumerate(fields)
+            if record_field.lengths is None
+        }
         for values, number in rows.items():
             lengths = values.removesuffix("values") + "lengths"
             if values.endswith("values") and lengths in rows:
                 name = fields[number].name
-                # Equal lengths prove nothing: there may be as many flat values as records.
+                # Lengths cannot tell: there may be as many flat values as records.
                 mend = (
                     f"write fields: {{{name}: {{values: {values}, lengths: {lengths}}}}}; if "
                     "each of the values is a record, give the members other names, or zip "
@@ -310,9 +323,13 @@ class _ReaderLowering:
 
     def _check_fields(self, fields: tuple[Field, ...], at: Path) -> tuple[Field, ...]:
         spec_position = self._position(at)
-        for one in fields:
-            self._context.check_blob_name(one.name, spec_position)
-        twice = [name for name, n in Counter(one.name for one in fields).items() if n > 1]
+        for record_field in fields:
+            self._context.check_blob_name(record_field.name, spec_position)
+        twice = [
+            name
+            for name, n in Counter(record_field.name for record_field in fields).items()
+            if n > 1
+        ]
         if twice:
             self._error(
                 f"'{twice[0]}' is the name of two fields",
@@ -379,7 +396,7 @@ def _members(source: Source) -> tuple[str, ...] | None:
         case BlobSource(values=values):
             return tuple(name for name, _ in values)
         case ZipSource(readers=readers):
-            return tuple(one.name for reader in readers for one in reader.fields)
+            return tuple(record_field.name for reader in readers for record_field in reader.fields)
         case _:
             return None
 

@@ -20,9 +20,9 @@ from jobrun.graph.expressions import Name
 from jobrun.graph.steps import Net, Op, Step
 from jobrun.spec.models.steps import OpStep, Steps
 
-# For each step that is lowered: its class, and what makes its fields but for path and origin.
+# For each lowered step: its class, and the function that makes all fields except path and origin.
 _Ops = tuple[tuple[Callable[..., Op], Make], ...]
-# The most steps of a list: of one that is longer, there are few.
+# Longer lists of steps are not compared: few tasks share one.
 _MOST_STEPS = 200
 
 
@@ -76,7 +76,7 @@ class RepeatedSteps:
 
     def __init__(self, params: Collection[str]) -> None:
         self._texts = TextShapes(MEANINGFUL.union(params))
-        # None: there has been one.
+        # None: one task with such steps has been lowered, and nothing was learnt from it yet.
         self._bodies: dict[tuple[object, ...], RepeatedBody | None] = {}
         self._refused: set[tuple[object, ...]] = set()
 
@@ -138,10 +138,10 @@ class _StepsLearner(Learner):
 
     def learn_all(self, ops: Sequence[Op]) -> _Ops | None:
         """Build the functions that copy repeated steps with other names; None if impossible."""
-        found = [(type(op), self.node(op, tuple_of, skip=2)) for op in ops]
+        learned = [(type(op), self.node(op, tuple_of, skip=2)) for op in ops]
         if not self.is_whole:
             return None
-        return tuple([(kind, _as_function(made)) for kind, made in found])
+        return tuple([(kind, _as_function(make)) for kind, make in learned])
 
     def name(self, node: Name) -> Make:
         position, at = self.position(node.name), node.at
@@ -151,8 +151,8 @@ class _StepsLearner(Learner):
         return Constant(at)
 
 
-def _as_function(made: Make | Constant) -> Make:
-    if isinstance(made, Constant):
-        value: Any = made.value
+def _as_function(make: Make | Constant) -> Make:
+    if isinstance(make, Constant):
+        value: Any = make.value
         return lambda _words, _offsets: value
-    return made
+    return make

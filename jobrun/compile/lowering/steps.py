@@ -59,7 +59,7 @@ else:
     control_flow = lazy_module("jobrun.spec.models.control_flow")
 
 _MAX_DEPTH = 64
-# From so many tasks on it pays to remember what the steps of each became.
+# From this many tasks on, reusing the lowered steps of earlier tasks is worth the memory.
 _MANY_TASKS = 50
 
 
@@ -101,7 +101,7 @@ class StepLowering:
             prefix: The path of step ``i`` is ``prefix[i]``.
             env: Its surroundings.
         """
-        found: list[Step] = []
+        lowered: list[Step] = []
         run: list[Op] = []
         origins = self._context.source.items(at, len(specs)) if specs else ()
         for index, (spec, origin) in enumerate(zip(specs, origins, strict=True)):
@@ -110,11 +110,11 @@ class StepLowering:
                 run.append(step)
                 continue
             if run:
-                found.append(_net(run))
+                lowered.append(_net(run))
                 run = []
             if step is not None:
-                found.append(step)
-        return (*found, _net(run)) if run else tuple(found)
+                lowered.append(step)
+        return (*lowered, _net(run)) if run else tuple(lowered)
 
     def expect(self, tasks: int) -> None:
         """Set the lowering of steps to copy those that repeat, if there are many tasks."""
@@ -282,7 +282,7 @@ class StepLowering:
         if target is None and env.is_loose:
             return None
         if target is None:
-            known = [given for given, _ in env.blocks if given]
+            known = [block_name for block_name, _ in env.blocks if block_name]
             self._faults.error(
                 "E156",
                 f"no enclosing block is named '{name}'",
@@ -305,7 +305,7 @@ class StepLowering:
         return index
 
     def _check_name(self, name: str | None, spec_position: SpecPosition, env: Env) -> None:
-        taken = [given for given, _ in env.blocks]
+        taken = [block_name for block_name, _ in env.blocks]
         if name is not None and (name in taken or name == "task"):
             self._faults.error(
                 "E157",
@@ -326,7 +326,7 @@ class EffectLowering:
         self._context = context
         self._faults = context.faults
         self._read = read
-        # The calls without a fault, by the kinds of their arguments.
+        # Valid calls, by the kinds of their arguments.
         self._valid: set[tuple[object, ...]] = set()
 
     def step(
@@ -367,23 +367,25 @@ class EffectLowering:
     ) -> Step:
         """Lower a step such as ``log`` by the keys that its effect class declares."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
         }
         for name, key in declared_keys(kind).items():
             value, where = getattr(spec, name), (*at, key.name)
             match key.kind:
                 case "text":
-                    given[name] = self._read.text(value, where, spec_position.path, env, holes=True)
+                    arguments[name] = self._read.text(
+                        value, where, spec_position.path, env, holes=True
+                    )
                 case "condition":
-                    given[name] = self._read.condition(value, where, spec_position.path, env)
+                    arguments[name] = self._read.condition(value, where, spec_position.path, env)
                 case "numbers":
-                    given[name] = self._values(value, where, spec_position.path, env)
+                    arguments[name] = self._values(value, where, spec_position.path, env)
                 case "duration":
-                    given[name] = value
+                    arguments[name] = value
                 case _:
                     assert_never(key.kind)
-        step: Step = kind(**given, path=spec_position.path, origin=spec_position.origin)
+        step: Step = kind(**arguments, path=spec_position.path, origin=spec_position.origin)
         return step
 
     def operator(self, spec: models.OpStep, at: Path, spec_position: SpecPosition, env: Env) -> Op:
@@ -411,8 +413,8 @@ class EffectLowering:
                 "E158", f"unknown operator '{spec.op}'", did_you_mean(spec.op, OPERATORS), where
             )
         elif self._check_outputs(definition, outputs, spec_position):
-            given = (*args, *[argument for _, argument in kwargs])
-            if not any(map(partial(is_, UNREADABLE), given)):
+            arguments = (*args, *[argument for _, argument in kwargs])
+            if not any(map(partial(is_, UNREADABLE), arguments)):
                 value = self._checked(Call(spec.op, args, kwargs), definition, spec_position)
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
@@ -488,8 +490,10 @@ class EffectLowering:
                 "E161", "'run' does not name a program", "write [prog, arg, …]", spec_position
             )
         command = tuple(
-            self._read.text(one, (*at, "run") if shell else (*at, "run", i), path, env, holes=False)
-            for i, one in enumerate(written)
+            self._read.text(
+                part, (*at, "run") if shell else (*at, "run", i), path, env, holes=False
+            )
+            for i, part in enumerate(written)
         )
         for blob in spec.out:
             self._context.check_blob_name(blob, spec_position)
@@ -514,13 +518,13 @@ class EffectLowering:
 
     def _pull(self, spec: models.PullStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
         pulled = []
-        for name, one in spec.pull.items():
+        for name, declared in spec.pull.items():
             blob = self._read.blob(name, spec_position, env)
             where = SpecPosition(
                 spec_position.path, self._context.source.at((*at, "pull", name, "from"))
             )
-            nodes = self._context.nodes.resolve(one.source, where, self._faults)
-            pulled.append(PulledBlob(blob, nodes, one.blob, one.reduce))
+            nodes = self._context.nodes.resolve(declared.source, where, self._faults)
+            pulled.append(PulledBlob(blob, nodes, declared.blob, declared.reduce))
         return Pull(tuple(pulled), spec_position.path, spec_position.origin)
 
     def _values(
@@ -541,7 +545,7 @@ class EffectLowering:
         writes: bool,
     ) -> tuple[DataFile, ...]:
         """Lower the files of a step that loads or saves: blob, path and member of each."""
-        found = []
+        data_files = []
         for blob, written in files.items():
             path, _, member = written.partition("::")
             if "${" in member:
@@ -558,8 +562,8 @@ class EffectLowering:
             if misfit is not None and _has_known_ending(text):
                 where = SpecPosition(spec_position.path, self._context.source.at((*at, blob)))
                 self._faults.error(misfit.code, misfit.message, misfit.mend, where)
-            found.append(file)
-        return tuple(found)
+            data_files.append(file)
+        return tuple(data_files)
 
 
 def _has_known_ending(path: Text) -> bool:
@@ -588,11 +592,11 @@ def _kinds_of_arguments(call: Call) -> tuple[object, ...] | None:
     if call.kwargs:
         return None
     kinds: list[object] = [call.function]
-    for one in call.args:
-        if type(one) is Name:
+    for argument in call.args:
+        if type(argument) is Name:
             kinds.append(Name)
-        elif type(one) is Const:
-            kinds.append((type(one.value), one.value))
+        elif type(argument) is Const:
+            kinds.append((type(argument.value), argument.value))
         else:
             return None
     return tuple(kinds)

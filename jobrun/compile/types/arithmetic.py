@@ -46,56 +46,56 @@ _ORDER = "bifc"
 _NAMES = {"b": "int64", "i": "int64", "f": "float64", "c": "complex128"}
 
 
-def infer_binary(left: Known, sign: str, right: Known) -> Known:
+def infer_binary(lhs: Known, sign: str, rhs: Known) -> Known:
     """Infer the type of the arithmetic or bitwise expression ``left sign right``.
 
     Raises:
         MisfitError: It cannot be computed, whatever the values are.
         UnclearError: Nothing is known of the result.
     """
-    if left.sequence or right.sequence:
-        return _infer_concatenation(left, sign, right)
-    if TEXT in (left.dtype, right.dtype) or NONE in (left.dtype, right.dtype):
-        return _infer_text_operation(left, sign, right)
+    if lhs.sequence or rhs.sequence:
+        return _infer_concatenation(lhs, sign, rhs)
+    if TEXT in (lhs.dtype, rhs.dtype) or NONE in (lhs.dtype, rhs.dtype):
+        return _infer_text_operation(lhs, sign, rhs)
     if sign == "@":
-        return linear.matmul(left, right)
-    if None in (left.weak, right.weak):
-        return _infer_either_kind(left, sign, right)
-    if left.weak and right.weak:
-        return _infer_scalar_operation(left, sign, right)
-    if left.shape is None or right.shape is None:
-        return Known(_PAIRS[sign](left, right))
-    return Known(_PAIRS[sign](left, right), joint_shape(left.shape, right.shape))
+        return linear.matmul(lhs, rhs)
+    if None in (lhs.weak, rhs.weak):
+        return _infer_either_kind(lhs, sign, rhs)
+    if lhs.weak and rhs.weak:
+        return _infer_scalar_operation(lhs, sign, rhs)
+    if lhs.shape is None or rhs.shape is None:
+        return Known(_PAIRS[sign](lhs, rhs))
+    return Known(_PAIRS[sign](lhs, rhs), joint_shape(lhs.shape, rhs.shape))
 
 
-def _infer_either_kind(left: Known, sign: str, right: Known) -> Known:
+def _infer_either_kind(lhs: Known, sign: str, rhs: Known) -> Known:
     """Infer the type of arithmetic whose operands may be Python scalars or numpy values."""
-    found: Known | None = None
+    joined: Known | None = None
     refused: MisfitError | None = None
-    for one in (True, False) if left.weak is None else (left.weak,):
-        for two in (True, False) if right.weak is None else (right.weak,):
+    for lhs_weak in (True, False) if lhs.weak is None else (lhs.weak,):
+        for rhs_weak in (True, False) if rhs.weak is None else (rhs.weak,):
             try:
-                known = infer_binary(replace(left, weak=one), sign, replace(right, weak=two))
+                known = infer_binary(replace(lhs, weak=lhs_weak), sign, replace(rhs, weak=rhs_weak))
             except MisfitError as error:
                 refused = error
                 continue
-            found = known if found is None else join(found, known)
-    if refused is not None and found is None:
+            joined = known if joined is None else join(joined, known)
+    if refused is not None and joined is None:
         raise refused
-    return UNKNOWN if found is None or refused is not None else found
+    return UNKNOWN if joined is None or refused is not None else joined
 
 
-def _infer_concatenation(left: Known, sign: str, right: Known) -> Known:
+def _infer_concatenation(lhs: Known, sign: str, rhs: Known) -> Known:
     """Infer the type of ``+`` on two tuples; refuse any other arithmetic on sequences."""
-    sides = (left, right)
-    if sign == "+" and all(one.sequence == "tuple" or one == UNKNOWN for one in sides):
-        if left.items is None or right.items is None:
+    sides = (lhs, rhs)
+    if sign == "+" and all(side.sequence == "tuple" or side == UNKNOWN for side in sides):
+        if lhs.items is None or rhs.items is None:
             return Known(sequence="tuple")
-        return Known(items=left.items + right.items, sequence="tuple")
-    raise _sequence_misfit(left if left.sequence else right, sign, left, right)
+        return Known(items=lhs.items + rhs.items, sequence="tuple")
+    raise _sequence_misfit(lhs if lhs.sequence else rhs, sign, lhs, rhs)
 
 
-# What Python does with sequences, and what numpy would do with arrays of them.
+# Operators whose meaning differs for sequences and for arrays → how to write each.
 _SEQUENCE_MENDS = {
     "*": "tile(x, times) repeats the items; array(x) * y multiplies each of them",
     "+": "concatenate([x, y]) joins them; array(x) + array(y) adds their items",
@@ -107,29 +107,31 @@ _SEQUENCE_MENDS = {
 def _sequence_misfit(known: Known, sign: str, *operands: Known) -> MisfitError:
     message = f"'{sign}' is not supported for a {known.sequence}"
     mend = "make an array of it: array([…]), or array(x) of a blob"
-    sequences = sum(bool(one.sequence) for one in operands)
-    repeats = sign == "*" and any(one.weak and kind_of(one.dtype) in ("b", "i") for one in operands)
-    # Beside an array Python asks numpy, and anything else is an error there, too.
+    sequences = sum(bool(operand.sequence) for operand in operands)
+    repeats = sign == "*" and any(
+        operand.weak and kind_of(operand.dtype) in ("b", "i") for operand in operands
+    )
+    # With an array as the other operand numpy decides; anything else is an error in Python, too.
     if sequences == 2 or repeats:
         mend = _SEQUENCE_MENDS.get(sign, mend)
     return MisfitError(KINDS, message, mend)
 
 
-def _infer_text_operation(left: Known, sign: str, right: Known) -> Known:
-    if left.dtype == right.dtype == TEXT and sign == "+":
+def _infer_text_operation(lhs: Known, sign: str, rhs: Known) -> Known:
+    if lhs.dtype == rhs.dtype == TEXT and sign == "+":
         return Known(TEXT, (), weak=True)
-    if None in (left.dtype, right.dtype):
+    if None in (lhs.dtype, rhs.dtype):
         raise UnclearError
-    what = "None" if NONE in (left.dtype, right.dtype) else "text"
-    message = f"'{sign}' is not supported for {what}"
+    noun = "None" if NONE in (lhs.dtype, rhs.dtype) else "text"
+    message = f"'{sign}' is not supported for {noun}"
     raise MisfitError(
         KINDS, message, "text is concatenated with +, and formatted by log and message"
     )
 
 
-def _infer_scalar_operation(left: Known, sign: str, right: Known) -> Known:
+def _infer_scalar_operation(lhs: Known, sign: str, rhs: Known) -> Known:
     """Infer the type of arithmetic on two Python scalars, by Python's rules."""
-    kinds = kind_of(left.dtype), kind_of(right.dtype)
+    kinds = kind_of(lhs.dtype), kind_of(rhs.dtype)
     if not all(kind in _ORDER and kind for kind in kinds):
         return Known(None, (), weak=True)
     wider = max(kinds, key=_ORDER.index)
@@ -139,14 +141,14 @@ def _infer_scalar_operation(left: Known, sign: str, right: Known) -> Known:
             raise elementwise.wrong_kind(_NAMES[wider], "bits", f"{mend}; or int(x)")
         whole = wider == "i" or sign in ("<<", ">>")
         return Known("int64" if whole else "bool", (), weak=True)
-    if sign in _ARITHMETIC and left.value is not None and right.value is not None:
-        return scalar(_ARITHMETIC[sign](left.value, right.value))
+    if sign in _ARITHMETIC and lhs.value is not None and rhs.value is not None:
+        return scalar(_ARITHMETIC[sign](lhs.value, rhs.value))
     if sign in ("//", "%") and wider == "c":
         raise elementwise.wrong_kind("complex128", "whole quotient or remainder", "take abs(x)")
     if sign == "/":
         return Known("complex128" if wider == "c" else "float64", (), weak=True)
     if sign == "**":
-        return _infer_scalar_power(kinds, integer(right))
+        return _infer_scalar_power(kinds, integer(rhs))
     return Known(_NAMES[wider], (), weak=True)
 
 
@@ -191,52 +193,52 @@ def infer_unary(sign: str, operand: Known) -> Known:
     return Known(operand.dtype, operand.shape)
 
 
-def infer_comparison(left: Known, sign: str, right: Known) -> Known:
+def infer_comparison(lhs: Known, sign: str, rhs: Known) -> Known:
     """Infer the type of the comparison ``left sign right``, by rules as for arithmetic.
 
     Raises:
         MisfitError: Their shapes do not broadcast, or they have no order.
         UnclearError: Nothing is known of the result.
     """
-    if left.sequence == right.sequence == "tuple":
+    if lhs.sequence == rhs.sequence == "tuple":
         same = None
-        if left.items is not None and right.items is not None:
-            same = _compare_items(left.items, right.items, sign)
+        if lhs.items is not None and rhs.items is not None:
+            same = _compare_items(lhs.items, rhs.items, sign)
         return Known("bool", (), same, weak=True)
-    if left.sequence or right.sequence:
-        if UNKNOWN in (left, right) and "list" not in (left.sequence, right.sequence):
+    if lhs.sequence or rhs.sequence:
+        if UNKNOWN in (lhs, rhs) and "list" not in (lhs.sequence, rhs.sequence):
             raise UnclearError
-        raise _sequence_misfit(left if left.sequence else right, sign, left, right)
-    if left.value is not None and right.value is not None:
-        return _compare_values(left, sign, right)
-    if sign not in ("==", "!=") and (left.dtype == TEXT) != (right.dtype == TEXT):
-        number = right if left.dtype == TEXT else left
+        raise _sequence_misfit(lhs if lhs.sequence else rhs, sign, lhs, rhs)
+    if lhs.value is not None and rhs.value is not None:
+        return _compare_values(lhs, sign, rhs)
+    if sign not in ("==", "!=") and (lhs.dtype == TEXT) != (rhs.dtype == TEXT):
+        number = rhs if lhs.dtype == TEXT else lhs
         if kind_of(number.dtype) in tuple("biuf"):
             raise MisfitError(
                 KINDS,
                 f"text and {number.dtype} have no order",
                 "compare numbers with numbers; a param in quotes is text, so leave them out",
             )
-    if TEXT in (left.dtype, right.dtype) or left.shape is None or right.shape is None:
+    if TEXT in (lhs.dtype, rhs.dtype) or lhs.shape is None or rhs.shape is None:
         raise UnclearError
-    shape = joint_shape(left.shape, right.shape)
-    weak = None if None in (left.weak, right.weak) else left.weak and right.weak
+    shape = joint_shape(lhs.shape, rhs.shape)
+    weak = None if None in (lhs.weak, rhs.weak) else lhs.weak and rhs.weak
     return Known("bool", shape, weak=weak)
 
 
-def _compare_items(left: tuple[Known, ...], right: tuple[Known, ...], sign: str) -> bool | None:
-    pairs = [(integer(one), integer(two)) for one, two in zip(left, right, strict=False)]
+def _compare_items(lhs: tuple[Known, ...], rhs: tuple[Known, ...], sign: str) -> bool | None:
+    pairs = [(integer(first), integer(second)) for first, second in zip(lhs, rhs, strict=False)]
     if sign not in ("==", "!=") or any(None in pair for pair in pairs):
         return None
-    same = len(left) == len(right) and all(one == two for one, two in pairs)
+    same = len(lhs) == len(rhs) and all(first == second for first, second in pairs)
     return same if sign == "==" else not same
 
 
-def _compare_values(left: Known, sign: str, right: Known) -> Known:
+def _compare_values(lhs: Known, sign: str, rhs: Known) -> Known:
     try:
-        return Known("bool", (), _COMPARISONS[sign](left.value, right.value), weak=True)
+        return Known("bool", (), _COMPARISONS[sign](lhs.value, rhs.value), weak=True)
     except TypeError:
-        message = f"{left.dtype} and {right.dtype} have no order"
+        message = f"{lhs.dtype} and {rhs.dtype} have no order"
         raise MisfitError(KINDS, message, "compare numbers with numbers") from None
 
 
@@ -256,29 +258,29 @@ def require_truth_value(known: Known) -> None:
         )
 
 
-def require_in_place(left: Known, result: Known, sign: str) -> None:
+def require_in_place(lhs: Known, result: Known, sign: str) -> None:
     """Refuse ``a += b`` if this arithmetic gives a type that ``a`` cannot have.
 
     Raises:
         MisfitError: Its shape would change, or its dtype would change kind.
     """
-    if left.shape is not None and result.shape is not None:
-        _require_same_shape(left.shape, result.shape, sign)
-    if left.dtype is None or result.dtype is None or not kind_of(result.dtype):
+    if lhs.shape is not None and result.shape is not None:
+        _require_same_shape(lhs.shape, result.shape, sign)
+    if lhs.dtype is None or result.dtype is None or not kind_of(result.dtype):
         return
-    if kind_of(left.dtype) and not same_kind(result.dtype, left.dtype):
-        message = f"a {result.dtype} result cannot be stored in place in an array of {left.dtype}"
+    if kind_of(lhs.dtype) and not same_kind(result.dtype, lhs.dtype):
+        message = f"a {result.dtype} result cannot be stored in place in an array of {lhs.dtype}"
         mend = f"write x = x {sign} y, or make it {result.dtype} from the start"
         raise MisfitError(KINDS, message, mend)
 
 
-def _require_same_shape(left: Shape, result: Shape, sign: str) -> None:
-    if len(left) != len(result) or any(
+def _require_same_shape(lhs: Shape, result: Shape, sign: str) -> None:
+    if len(lhs) != len(result) or any(
         clash(length, other) if sign == "@" else length == 1 and other not in (1, None)
-        for length, other in zip(left, result, strict=True)
+        for length, other in zip(lhs, result, strict=True)
     ):
         message = (
-            f"an array of shape {shape_text(left)} cannot become one of {shape_text(result)} "
+            f"an array of shape {shape_text(lhs)} cannot become one of {shape_text(result)} "
             f"in place"
         )
         raise MisfitError(SHAPES, message, f"write x = x {sign} y, which makes a new array")

@@ -74,7 +74,7 @@ class Misfit:
 
     expr: Expr
     error: MisfitError
-    # It occurs only if a condition holds whose value is not known.
+    # Whether the misfit occurs depends on a condition whose value is unknown.
     is_perhaps: bool
 
 
@@ -128,37 +128,40 @@ class RuleCache:
 
     def constant(self, expr: Const) -> Known:
         """Return the type of a constant in an expression, from the cache if inferred before."""
-        found = self._found.get((id(expr),))
-        if found is None:
+        cached = self._found.get((id(expr),))
+        if cached is None:
             known = UNKNOWN if expr.ellipsis else scalar(expr.value)
-            found = self._found[(id(expr),)] = (expr, known)
-        return found[1]
+            cached = self._found[(id(expr),)] = (expr, known)
+        return cached[1]
 
-    def binary(self, left: Known, sign: str, right: Known) -> Known:
+    def binary(self, lhs: Known, sign: str, rhs: Known) -> Known:
         """Infer the type of an expression ``a + b``, or return it from the cache."""
-        key = (id(left), sign, id(right))
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = ((left, right), infer_binary(left, sign, right))
-        return found[1]
+        key = (id(lhs), sign, id(rhs))
+        cached = self._found.get(key)
+        if cached is None:
+            cached = self._found[key] = ((lhs, rhs), infer_binary(lhs, sign, rhs))
+        return cached[1]
 
-    def call(self, operator: OpDef | DrawDef, given: list[Known]) -> Known:
+    def call(self, operator: OpDef | DrawDef, arguments: list[Known]) -> Known:
         """Infer the type of an operator call from its arguments' types, and cache it."""
-        key = (operator.name, id(operator), *map(id, given))
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = ((operator, given), _infer_call(operator, given, {}))
-        return found[1]
+        key = (operator.name, id(operator), *map(id, arguments))
+        cached = self._found.get(key)
+        if cached is None:
+            cached = self._found[key] = (
+                (operator, arguments),
+                _infer_call(operator, arguments, {}),
+            )
+        return cached[1]
 
     def without_value(self, known: Known) -> Known:
         """Return an expression's inferred type without its constant value; cache the result."""
         if known.value is None and known.items is None:
             return known
         key = ("without value", id(known))
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = (known, without_value(known))
-        return found[1]
+        cached = self._found.get(key)
+        if cached is None:
+            cached = self._found[key] = (known, without_value(known))
+        return cached[1]
 
 
 class ExpressionInference:
@@ -191,7 +194,7 @@ class ExpressionInference:
 
     def infer(self, expr: Expr) -> Known:
         """Infer the type of an expression or a part of one; report operands of a wrong type."""
-        # First what most parts are.
+        # A fast path: most parts are names or constants.
         if type(expr) is Name:
             return self._names.get(expr.name, UNKNOWN)
         if type(expr) is Const:
@@ -207,15 +210,15 @@ class ExpressionInference:
     def _value(self, expr: Expr) -> Known:
         match expr:
             case Binary():
-                # Without a call for a name: large specs have hundreds of thousands.
-                names, left, right = self._names, expr.left, expr.right
-                one = names.get(left.name, UNKNOWN) if type(left) is Name else self.infer(left)
-                if one.dtype == COUNTER:
+                # Names are looked up here, without a call: large specs have hundreds of thousands.
+                names, lhs, rhs = self._names, expr.left, expr.right
+                lhs_type = names.get(lhs.name, UNKNOWN) if type(lhs) is Name else self.infer(lhs)
+                if lhs_type.dtype == COUNTER:
                     raise _counter_misfit()
-                two = names.get(right.name, UNKNOWN) if type(right) is Name else self.infer(right)
-                if two.dtype == COUNTER:
+                rhs_type = names.get(rhs.name, UNKNOWN) if type(rhs) is Name else self.infer(rhs)
+                if rhs_type.dtype == COUNTER:
                     raise _counter_misfit()
-                return self._cache.binary(one, expr.operator, two)
+                return self._cache.binary(lhs_type, expr.operator, rhs_type)
             case Name():
                 return self._names.get(expr.name, UNKNOWN)
             case Call() | Draw():
@@ -262,23 +265,23 @@ class ExpressionInference:
                     if isinstance(part, Hole):
                         self.infer(part.value)
                 return Known(TEXT, (), weak=True)
-            case Sequence(items=items, form=form):
-                return Known(items=tuple(map(self.infer, items)), sequence=form)
+            case Sequence(items=items, kind=kind):
+                return Known(items=tuple(map(self.infer, items)), sequence=kind)
             case Slice():
                 return UNKNOWN
             case _:
                 assert_never(expr)
 
     def _compare(self, expr: Compare) -> Known:
-        operands = [self._infer_operand(one) for one in (expr.left, *expr.rest)]
-        found = [
-            infer_comparison(left, sign, right)
-            for left, sign, right in zip(operands, expr.operators, operands[1:], strict=False)
+        operands = [self._infer_operand(operand) for operand in (expr.left, *expr.rest)]
+        comparisons = [
+            infer_comparison(lhs, sign, rhs)
+            for lhs, sign, rhs in zip(operands, expr.operators, operands[1:], strict=False)
         ]
-        if len(found) == 1:
-            return found[0]
-        for one in found[:-1]:
-            require_truth_value(one)
+        if len(comparisons) == 1:
+            return comparisons[0]
+        for comparison in comparisons[:-1]:
+            require_truth_value(comparison)
         return UNKNOWN
 
     def _conditional(self, expr: Conditional) -> Known:
@@ -286,9 +289,9 @@ class ExpressionInference:
         if condition is not None:
             return self.infer(expr.then if condition else expr.otherwise)
         self._doubt += 1
-        found = join(self.infer(expr.then), self.infer(expr.otherwise))
+        joined = join(self.infer(expr.then), self.infer(expr.otherwise))
         self._doubt -= 1
-        return found
+        return joined
 
     def _logical(self, operands: tuple[Expr, ...], word: str) -> Known:
         """Infer the type of ``and`` or ``or``, of which not all operands are evaluated."""
@@ -317,29 +320,33 @@ class ExpressionInference:
     def _call(self, call: Call | Draw) -> Known:
         is_draw = isinstance(call, Draw)
         operator = DRAWS.get(call.method) if is_draw else find_operator(call.function)  # type: ignore[union-attr]
-        given = [self.infer(one) for one in call.args]
+        arguments = [self.infer(argument) for argument in call.args]
         named = {name: self.infer(value) for name, value in call.kwargs} if call.kwargs else None
         if operator is None:
             return UNKNOWN
-        return _infer_call(operator, given, named) if named else self._cache.call(operator, given)
+        return (
+            _infer_call(operator, arguments, named)
+            if named
+            else self._cache.call(operator, arguments)
+        )
 
 
 def _infer_call(
-    operator: OpDef | DrawDef, given: Iterable[Known], named: Mapping[str, Known]
+    operator: OpDef | DrawDef, passed: Iterable[Known], named: Mapping[str, Known]
 ) -> Known:
-    arguments = _bind_arguments(operator, given, named)
+    arguments = _bind_arguments(operator, passed, named)
     _check_kinds(operator, arguments)
     if operator.rule is None:
         return UNKNOWN
-    found = operator.rule(arguments)
-    return found if isinstance(found, Known) else Known(items=found, sequence="tuple")
+    inferred = operator.rule(arguments)
+    return inferred if isinstance(inferred, Known) else Known(items=inferred, sequence="tuple")
 
 
 def _bind_arguments(
-    operator: OpDef | DrawDef, given: Iterable[Known], named: Mapping[str, Known]
+    operator: OpDef | DrawDef, passed: Iterable[Known], named: Mapping[str, Known]
 ) -> Arguments:
     positional = operator.parameters.positional
-    values = list(given)
+    values = list(passed)
     by_name = dict(zip(positional, values, strict=False)) | dict(named)
     return Arguments(by_name, tuple(values[len(positional) :]))
 

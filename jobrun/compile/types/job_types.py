@@ -53,7 +53,7 @@ from jobrun.ops.dtype_promotion import kind_of
 __all__ = ["Headers", "Types", "infer_job_types", "no_headers"]
 
 _WIDENING_PASSES = 4
-# Passes over the job for shared queues: a pipeline through this many nodes is inferred.
+# Passes over the job: types travel through shared queues between at most this many nodes.
 _ROUNDS = 4
 _Owned = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -65,12 +65,12 @@ class Types:
     Attributes:
         owned: (node, blob) → what is known of it at an epoch boundary, for each blob of the
             job's state and constants.
-        made: (task's path, blob) → what is known of the values that the task binds it to.
+        task_blobs: (task's path, blob) → what is known of the values that the task binds it to.
         faults: What cannot be computed: errors; warnings if it depends on an unknown condition.
     """
 
     owned: Mapping[tuple[str, str], Known] = field(default_factory=dict)
-    made: Mapping[tuple[str, str], Known] = field(default_factory=dict)
+    task_blobs: Mapping[tuple[str, str], Known] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
 
 
@@ -92,7 +92,7 @@ def infer_job_types(job: Job, headers: Headers = no_headers) -> Types:
     walk = _JobInference(job, headers, {})
     types = walk.types()
     for _ in range(_ROUNDS if walk.shared else 0):
-        # Now what comes from other nodes is known.
+        # The types that come from other nodes are known now.
         before, walk = walk.shared, _JobInference(job, headers, walk.shared)
         types = walk.types()
         if walk.shared == before:
@@ -108,7 +108,7 @@ class _JobInference:
         self._headers = headers
         self._faults = TypeFaults(Faults())
         self._sent = QueueTypes(self._faults.faults, shared)
-        self._made: dict[tuple[str, str], Known] = {}
+        self._task_blobs: dict[tuple[str, str], Known] = {}
         self._cache = RuleCache()
         self._outputs: Names = {}
         self._groups = {group.name: _by_node(group) for group in job.groups}
@@ -135,7 +135,7 @@ class _JobInference:
             blob_key(*owner_and_name): known for owner_and_name, known in owned.items()
         }
         check_probes(self._job, {**self._outputs, **seen_from_outside}, self._faults)
-        return Types(owned, self._made, self._faults.faults.all())
+        return Types(owned, self._task_blobs, self._faults.faults.all())
 
     def _equivalence_key(self, node: str) -> object:
         """Return a key that nodes with equal tasks share; their types are inferred once."""
@@ -143,13 +143,13 @@ class _JobInference:
             (name, tuple(task.path for task in by_node.get(node, ())))
             for name, by_node in self._groups.items()
         )
-        around = tuple(
+        setups = tuple(
             (group.name, setup.nets.name)
             for group in self._job.groups
             for setup in group.setup
             if setup.node == node
         )
-        return (tasks, around, self._owned(node))
+        return (tasks, setups, self._owned(node))
 
     def _owned(self, node: str) -> tuple[str, ...]:
         return (*self._state.get(node, ()), *self._constants.get(node, ()))
@@ -181,17 +181,17 @@ class _JobInference:
         group: TaskGroup = getattr(self._job, name)
         tasks = self._groups[name].get(node, ())
         volatile = _volatile(group, node, tasks)
-        around = [setup.nets for setup in group.setup if setup.node == node]
+        setups = [setup.nets for setup in group.setup if setup.node == node]
         names = dict(start)
-        for nets in around:
+        for nets in setups:
             names = self._steps(nets.init, names, volatile)
         queues = self._sent.on_node(name, tasks)
         for task in sort_tasks(tasks):
             self._task(task, names, volatile, queues)
-        for nets in reversed(around):
+        for nets in reversed(setups):
             names = self._steps(nets.exit, names, volatile)
-        kept = {name for task in tasks for name, scope in task.scopes if scope is Scope.NODE}
-        return {name: known for name, known in names.items() if name in kept or name in start}
+        persistent = {name for task in tasks for name, scope in task.scopes if scope is Scope.NODE}
+        return {name: known for name, known in names.items() if name in persistent or name in start}
 
     def _steps(self, steps: tuple[Step, ...], names: Names, volatile: frozenset[str]) -> Names:
         walk = self._walk(names, volatile)
@@ -211,30 +211,30 @@ class _JobInference:
 
     def _task(self, task: Task, names: Names, volatile: frozenset[str], queues: NodeQueues) -> None:
         shared = [name for name, scope in task.scopes if scope in (Scope.NODE, Scope.GROUP)]
-        # Only names that the task touches: a job may have as many names as tasks.
+        # Only names that the task uses: a large job may have as many names as tasks.
         inner = {name: names[name] for name in shared if name in names}
         reporting = [report.steps for report in task.reports]
-        own = frozenset(_bound_names(reporting) if reporting else ())
+        reported_names = frozenset(_bound_names(reporting) if reporting else ())
         touched = volatile.intersection([name for name, _ in task.scopes]) if volatile else volatile
 
-        made, path = self._made, task.path
+        blob_types, path = self._task_blobs, task.path
 
         def bound(name: str, known: Known) -> None:
-            before = made.setdefault((path, name), known)
+            before = blob_types.setdefault((path, name), known)
             if before is not known:
-                made[path, name] = join(before, known)
+                blob_types[path, name] = join(before, known)
 
-        around = (*task.setup, *task.instance_setup)
-        walk = self._walk(inner, touched | own, bound)
-        for nets in around:
+        setups = (*task.setup, *task.instance_setup)
+        walk = self._walk(inner, touched | reported_names, bound)
+        for nets in setups:
             walk.block("", nets.init)
         self._body(task, walk, queues)
         self._note_outputs(task, walk)
-        for nets in reversed(around):
+        for nets in reversed(setups):
             walk.block("", nets.exit)
         for report in task.reports:
-            beside = self._walk(dict(walk.names), own)
-            beside.block("", report.steps)
+            report_walk = self._walk(dict(walk.names), reported_names)
+            report_walk.block("", report.steps)
         for name in shared:
             if name in walk.names:
                 names[name] = walk.names[name]
@@ -277,15 +277,15 @@ class _JobInference:
 
 
 def _by_node(group: TaskGroup) -> dict[str, tuple[Task, ...]]:
-    found: dict[str, list[Task]] = {}
+    by_node: dict[str, list[Task]] = {}
     for task in group.tasks:
-        found.setdefault(task.node, []).append(task)
-    return {node: tuple(tasks) for node, tasks in found.items()}
+        by_node.setdefault(task.node, []).append(task)
+    return {node: tuple(tasks) for node, tasks in by_node.items()}
 
 
 def _volatile(group: TaskGroup, node: str, tasks: tuple[Task, ...]) -> frozenset[str]:
     """Return the job's blobs that get no type: reports or ``hogwild`` tasks may write them."""
-    reports = [one.report.steps for one in group.reports if one.node == node]
+    reports = [report.report.steps for report in group.reports if report.node == node]
     reports += [report.steps for task in tasks for report in task.reports]
     return frozenset(
         (*_bound_names(reports), *_bound_names(task.steps for task in tasks if task.hogwild))
@@ -297,7 +297,7 @@ def _bound_names(bodies: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) ->
         for op in ops(steps):
             match op:
                 case Assign(targets=targets):
-                    yield from (one.name for one in targets if isinstance(one, NameTarget))
+                    yield from (bound.name for bound in targets if isinstance(bound, NameTarget))
                 case Augment(target=NameTarget(name=name)):
                     yield name
                 case _:
@@ -315,7 +315,7 @@ def check_probes(job: Job, names: Mapping[str, Known], faults: TypeFaults) -> No
             ``blob_key`` and ``output_key``.
         faults: Collects what is wrong.
     """
-    conditions = [one.probe for one in job.stop if isinstance(one, StopWhen)]
+    conditions = [condition.probe for condition in job.stop if isinstance(condition, StopWhen)]
     for probe in (*conditions, *job.fail_if):
         _check_probe(probe, names, faults, f"'{probe.text}'", is_condition=True)
     for name, probe in job.metrics:
@@ -323,11 +323,16 @@ def check_probes(job: Job, names: Mapping[str, Known], faults: TypeFaults) -> No
 
 
 def _check_probe(
-    probe: Probe, names: Mapping[str, Known], faults: TypeFaults, what: str, *, is_condition: bool
+    probe: Probe,
+    names: Mapping[str, Known],
+    faults: TypeFaults,
+    subject: str,
+    *,
+    is_condition: bool,
 ) -> None:
     for part in probe.parts:
         known = infer_expression(
-            part, {}, lambda one: faults.add_misfit(one, probe.path, probe.origin), names
+            part, {}, lambda misfit: faults.add_misfit(misfit, probe.path, probe.origin), names
         )
         try:
             if probe.reduce in ("any", "all"):
@@ -337,7 +342,7 @@ def _check_probe(
             else:
                 _require_scalar(known)
         except MisfitError as error:
-            faults.add(error, f"{what}: ", SpecPosition(probe.path, probe.origin))
+            faults.add(error, f"{subject}: ", SpecPosition(probe.path, probe.origin))
             # One fault is enough: the same is wrong on all nodes.
             return
 

@@ -28,7 +28,7 @@ from jobrun.ops.abstract_values import UNKNOWN, Known, join, shape_text, without
 from jobrun.ops.dtype_promotion import dtype_name, kind_of
 
 Names = Mapping[str, Known]
-# What each writer of a queue sends, by its full name.
+# The types that each writer sends to a queue, by the writer's full name.
 Sent = dict[str, tuple[Task, Names]]
 # Queues that all nodes of a group share.
 Shared = dict[tuple[GroupName, str], Sent]
@@ -88,7 +88,7 @@ class NodeQueues:
         """Infer the types of the names that a task gets from a record of a queue."""
         queue = read.queue
         if queue.shared:
-            # The walk before was through all nodes, so it has all writers.
+            # The previous pass went through all nodes, so it has seen all writers.
             sent = self._job.before.get((self._group, queue.name), {})
         else:
             sent = self._sent.get(queue.name, {})
@@ -104,11 +104,11 @@ class NodeQueues:
 
 def _find_writers(tasks: Iterable[Task]) -> dict[str, list[Task]]:
     """Map each queue to the tasks that write it, which determine its records' types."""
-    found: dict[str, list[Task]] = {}
+    writers: dict[str, list[Task]] = {}
     for task in tasks:
         for queue in dict.fromkeys(write.queue.name for write in task.write):
-            found.setdefault(queue, []).append(task)
-    return found
+            writers.setdefault(queue, []).append(task)
+    return writers
 
 
 def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
@@ -117,15 +117,15 @@ def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
     Ties are in the order of the spec. If the queues form a cycle, they are ignored.
     """
     by_name = {task.name: task for task in tasks}
-    needed = [tuple(by_name[name] for name in one.needs if name in by_name) for one in tasks]
+    needed = [tuple(by_name[name] for name in task.needs if name in by_name) for task in tasks]
     writers = _find_writers(tasks)
     fed = [
-        tuple(writers.get(one.read.queue.name, ())) if isinstance(one.read, ReadQueue) else ()
-        for one in tasks
+        tuple(writers.get(task.read.queue.name, ())) if isinstance(task.read, ReadQueue) else ()
+        for task in tasks
     ]
     try:
         return _sort_topologically(
-            tasks, [(*one, *other) for one, other in zip(needed, fed, strict=True)]
+            tasks, [(*required, *other) for required, other in zip(needed, fed, strict=True)]
         )
     except CycleError:
         return _sort_topologically(tasks, needed)
@@ -133,11 +133,11 @@ def sort_tasks(tasks: tuple[Task, ...]) -> list[Task]:
 
 def _sort_topologically(tasks: tuple[Task, ...], before: Sequence[tuple[Task, ...]]) -> list[Task]:
     positions = {id(task): position for position, task in enumerate(tasks)}
-    earlier = [tuple([positions[id(one)] for one in needs]) for needs in before]
+    earlier = [tuple([positions[id(task)] for task in needs]) for needs in before]
     order, in_cycles = sort_topologically(earlier)
     if in_cycles:
         raise CycleError
-    # How many tasks are one after the other until the end of each.
+    # The length of the longest chain of needs that ends at each task.
     depths = [0] * len(tasks)
     for position in order:
         depths[position] = max([1 + depths[need] for need in earlier[position]], default=0)
@@ -148,8 +148,8 @@ def _join_record(queue: Queue, sent: list[Known]) -> Known:
     if not sent:
         return UNKNOWN
     known, *others = sent
-    for one in others:
-        known = join(known, one)
+    for other in others:
+        known = join(known, other)
     if not queue.batch:
         return known
     # A batch is concatenated along the first axis; scalars make a vector.
@@ -159,17 +159,17 @@ def _join_record(queue: Queue, sent: list[Known]) -> Known:
 
 
 def _check_same_type(queue: Queue, name: str, sent: Sent, faults: Faults) -> None:
-    # Types are compared and not writers, of which there may be thousands.
+    # Compare distinct types, not writers: there may be thousands of writers.
     by_type: dict[object, list[tuple[Task, Known]]] = {}
     for task, record in sent.values():
         by_type.setdefault(_compared_part(queue, record[name]), []).append((task, record[name]))
-    for ((task, one), *_), others in combinations(by_type.values(), 2):
-        if not _are_incompatible(queue, one, others[0][1]):
+    for ((task, first_type), *_), others in combinations(by_type.values(), 2):
+        if not _are_incompatible(queue, first_type, others[0][1]):
             continue
         for other, another in others:
             message = (
                 f"queue '{queue.name}' gets '{name}' as {_type_text(another)} here, and as "
-                f"{_type_text(one)} from task '{task.name}' at {task.origin}"
+                f"{_type_text(first_type)} from task '{task.name}' at {task.origin}"
             )
             mend = "send the same dtype and number of axes from both; astype converts"
             spec_position = SpecPosition(f"{other.path}/write.{queue.name}", other.origin)
@@ -183,15 +183,15 @@ def _compared_part(queue: Queue, known: Known) -> object:
     return known.dtype, known.shape[1:] if queue.batch else None, len(known.shape)
 
 
-def _are_incompatible(queue: Queue, one: Known, other: Known) -> bool:
+def _are_incompatible(queue: Queue, first: Known, second: Known) -> bool:
     """Return whether two types of records cannot be in one queue."""
-    if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
+    if first.dtype is not None and second.dtype is not None and first.dtype != second.dtype:
         return True
-    if one.shape is None or other.shape is None:
+    if first.shape is None or second.shape is None:
         return False
-    if len(one.shape) != len(other.shape):
+    if len(first.shape) != len(second.shape):
         return True
-    behind = zip(one.shape[1:], other.shape[1:], strict=True)
+    behind = zip(first.shape[1:], second.shape[1:], strict=True)
     return queue.batch > 0 and any(None not in pair and pair[0] != pair[1] for pair in behind)
 
 
@@ -217,10 +217,10 @@ def infer_record(
     if isinstance(reader.source, ZipSource):
         inner = {
             name: known
-            for one in reader.source.readers
-            for name, known in infer_record(one, names, headers, outputs).items()
+            for part in reader.source.readers
+            for name, known in infer_record(part, names, headers, outputs).items()
         }
-        return {one.name: inner[one.member] for one in reader.fields}
+        return {field.name: inner[field.member] for field in reader.fields}
     source = reader.source
     values = dict(source.values) if isinstance(source, BlobSource) else {}
     columns = {
@@ -228,8 +228,8 @@ def infer_record(
         for member, value in values.items()
     }
     return {
-        one.name: _infer_field(reader, one, _infer_column(reader, one, columns, headers))
-        for one in reader.fields
+        field.name: _infer_field(reader, field, _infer_column(reader, field, columns, headers))
+        for field in reader.fields
     }
 
 
@@ -239,8 +239,8 @@ def _infer_column(
     match reader.source:
         case FileSource(path=path):
             text = "".join(part for part in path.parts if isinstance(part, str))
-            found = headers(text, field.member) if len(path.parts) == 1 else None
-            return Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
+            header = headers(text, field.member) if len(path.parts) == 1 else None
+            return Known(dtype_name(header[0]), header[1]) if header else UNKNOWN
         case BlobSource():
             return columns[field.member]
         case CounterSource():

@@ -45,6 +45,6 @@ def _describe_misfit(file: DataFile, known: Known, *, is_table: bool) -> str:
         return f"a table cannot hold {known.dtype}"
     most = 1 if file.member else 2
     if known.shape is not None and len(known.shape) > most:
-        what = "a column" if file.member else "a table"
-        return f"{what} cannot hold an array of shape {shape_text(known.shape)}"
+        noun = "a column" if file.member else "a table"
+        return f"{noun} cannot hold an array of shape {shape_text(known.shape)}"
     return ""

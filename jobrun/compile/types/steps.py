@@ -67,7 +67,7 @@ from jobrun.ops.abstract_values import (
 from jobrun.ops.dtype_promotion import dtype_name, kind_of
 
 Names = dict[str, Known]
-# What a part of the steps leaves in names; None where it has deleted one.
+# The type that a part of the steps gives to each name; None for a deleted name.
 _Changes = dict[str, Known | None]
 # Widening: names that still change after this many passes of a loop become unknown.
 _WIDENING_PASSES = 4
@@ -82,15 +82,15 @@ class _Frame:
     Attributes:
         path: Of the block or loop, which a stop may leave; None for what no stop leaves.
         before: What was known at its start of the names that have changed since.
-        left: The changes since its start, where stops have left it.
+        exits: The changes since its start at each stop that leaves it.
     """
 
-    __slots__ = ("before", "left", "path")
+    __slots__ = ("before", "exits", "path")
 
     def __init__(self, path: str | None) -> None:
         self.path = path
         self.before: _Changes = {}
-        self.left: list[_Changes] = []
+        self.exits: list[_Changes] = []
 
 
 class StepInference:
@@ -122,7 +122,7 @@ class StepInference:
         self._volatile = volatile
         self._bound = bound
         self._inference = ExpressionInference(names, self._add_misfit, outputs, cache)
-        # The step whose expression is inferred.
+        # The step whose expressions are being inferred.
         self._of: Step | Op | Task | None = None
         self._frames = [_Frame(None)]
         for name in volatile:
@@ -131,14 +131,14 @@ class StepInference:
     def block(self, path: str, steps: tuple[Step, ...]) -> bool:
         """Infer types through the steps of a block; return whether its end is reached."""
         if len(steps) == 1 and isinstance(steps[0], Net):
-            # Most tasks of a large job are that, which has no stop.
+            # Most tasks of a large job have a single net, which has no stop.
             return self._step(steps[0])
         frame = self._enter(path)
         falls = self.steps(steps)
-        if frame.left:
-            self._join(frame, frame.left, also_here=falls)
+        if frame.exits:
+            self._join(frame, frame.exits, also_here=falls)
         self._leave()
-        return falls or bool(frame.left)
+        return falls or bool(frame.exits)
 
     def steps(self, steps: tuple[Step, ...]) -> bool:
         """Infer types through a list of steps; return whether its end is reached."""
@@ -156,8 +156,8 @@ class StepInference:
             for name, known in after.items():
                 if known is not None and known != self.names.get(name):
                     self._set(name, UNKNOWN)
-        if frame.left:
-            self._join(frame, frame.left, also_here=True)
+        if frame.exits:
+            self._join(frame, frame.exits, also_here=True)
         self._leave()
 
     def value(self, expr: Expr, step: Step | Op) -> Known:
@@ -198,9 +198,9 @@ class StepInference:
     def _leave(self) -> None:
         """Leave a block in type inference; add names it changed to those changed around it."""
         ended = self._frames.pop()
-        around = self._frames[-1].before
+        outer = self._frames[-1].before
         for name, known in ended.before.items():
-            around.setdefault(name, known)
+            outer.setdefault(name, known)
 
     def _try_branch(self, body: Callable[[], bool]) -> tuple[bool, _Changes]:
         """Infer types through a branch's steps; return the changes, without applying them."""
@@ -212,30 +212,30 @@ class StepInference:
         self._frames.pop()
         return falls, changes
 
-    def _join(self, frame: _Frame, ends: list[_Changes], *, also_here: bool) -> bool:
+    def _join(self, frame: _Frame, branch_ends: list[_Changes], *, also_here: bool) -> bool:
         """Join the types that the steps of several branches leave.
 
         Args:
             frame: What the changes have been made since.
-            ends: The changes at each end.
+            branch_ends: The changes at each end.
             also_here: The present names are one more end, the first.
 
         Returns:
             Whether any name has changed by that.
         """
         changed = False
-        for name in dict.fromkeys(chain(frame.before, *ends)):
+        for name in dict.fromkeys(chain(frame.before, *branch_ends)):
             here = self.names.get(name)
             start = frame.before.get(name, here)
-            found = here if also_here else None
-            for end in ends:
+            joined = here if also_here else None
+            for end in branch_ends:
                 known = end.get(name, start)
-                if found is None:
-                    found = known
-                elif known is not None and known is not found:
-                    found = join(found, known)
-            if found != here:
-                self._set(name, found)
+                if joined is None:
+                    joined = known
+                elif known is not None and known is not joined:
+                    joined = join(joined, known)
+            if joined != here:
+                self._set(name, joined)
                 changed = True
         return changed
 
@@ -281,7 +281,7 @@ class StepInference:
                 assert_never(step)
 
     def _if(self, step: If) -> bool:
-        ends: list[_Changes] = []
+        branch_ends: list[_Changes] = []
         doubt = self._faults.doubt
         decided = False
         for number, (condition, then) in enumerate(step.branches):
@@ -290,28 +290,30 @@ class StepInference:
             if holds is not False:
                 self._faults.doubt += holds is None
                 falls, changes = self._try_branch(partial(self.steps, then))
-                ends += [changes] if falls else []
+                branch_ends += [changes] if falls else []
             if holds:
                 decided = True
                 break
             self._faults.doubt += holds is None
         if not decided:
             falls, changes = self._try_branch(partial(self.steps, step.otherwise))
-            ends += [changes] if falls else []
+            branch_ends += [changes] if falls else []
         self._faults.doubt = doubt
-        if ends:
-            self._join(_Frame(None), ends, also_here=False)
-        return bool(ends)
+        if branch_ends:
+            self._join(_Frame(None), branch_ends, also_here=False)
+        return bool(branch_ends)
 
     def _condition(self, condition: Expr, step: Step) -> bool | None:
         """Infer whether a step's condition holds, or None; refuse one that is no bool."""
         known = self.value(condition, step)
         kind = kind_of(known.dtype)
         if (known.dtype is not None and kind != "b") or known.shape:
-            what = (
+            description = (
                 known.dtype if not known.shape else f"an array of shape {shape_text(known.shape)}"
             )
-            message = f"a condition must be one bool, but {render_short(condition)} is {what}"
+            message = (
+                f"a condition must be one bool, but {render_short(condition)} is {description}"
+            )
             mend = "compare it with something, or reduce it with any() or all()"
             error = MisfitError(KINDS, message, mend)
             self._faults.add(error, "", SpecPosition(step.path, step.origin))
@@ -331,7 +333,7 @@ class StepInference:
                 self._condition(step.condition, step)
             return self.steps(step.steps)
 
-        # If it is not known whether there is an iteration, a while is like an if.
+        # While the condition is unknown, the loop may have no iteration, like an if.
         in_doubt = isinstance(step, While) and runs is None
         self._faults.doubt += in_doubt
         self.repeat(step.path, body)
@@ -362,7 +364,7 @@ class StepInference:
         for frame in reversed(self._frames):
             changed |= dict.fromkeys(frame.before)
             if frame.path == target:
-                frame.left.append({name: self.names.get(name) for name in changed})
+                frame.exits.append({name: self.names.get(name) for name in changed})
                 return
 
     def _infer_file(self, file: DataFile) -> Known:
@@ -370,12 +372,12 @@ class StepInference:
         if len(parts) != 1 or not isinstance(parts[0], str):
             return UNKNOWN
         path = str(PurePosixPath(file.folder) / parts[0]) if file.folder else parts[0]
-        found = self._headers(path, file.member)
-        return Known(dtype_name(found[0]), found[1]) if found else UNKNOWN
+        header = self._headers(path, file.member)
+        return Known(dtype_name(header[0]), header[1]) if header else UNKNOWN
 
     def _op(self, op: Op) -> None:
         if type(op) is Assign and len(op.targets) == 1 and type(op.targets[0]) is NameTarget:
-            # First what most are.
+            # A fast path: most operators assign one name.
             self._of = op
             self.bind(op.targets[0].name, self._inference.whole(op.value))
             return
@@ -406,8 +408,8 @@ class StepInference:
             error = MisfitError(SHAPES, message, "use one name for each value")
             self._faults.add(error, "", SpecPosition(op.path, op.origin))
             items = None
-        for target, one in zip(targets, items or (UNKNOWN,) * len(targets), strict=True):
-            self._assign_target(op, target, one)
+        for target, item_type in zip(targets, items or (UNKNOWN,) * len(targets), strict=True):
+            self._assign_target(op, target, item_type)
 
     def _assign_target(self, op: Assign, target: Target, known: Known) -> None:
         if isinstance(target, NameTarget):
@@ -434,7 +436,7 @@ class StepInference:
         if selected is None or value.shape is None:
             return
         shape = value.shape
-        # As numpy does; a length that is not known before the run may be 1.
+        # numpy drops leading axes of length 1; an unknown length may be 1.
         while len(shape) > len(selected) and shape[0] in {1, None}:
             shape = shape[1:]
         together = broadcast(shape, selected)
@@ -449,24 +451,24 @@ class StepInference:
         target = op.target
         if isinstance(target, ItemTarget):
             expr: Expr = Index(Name(target.name), target.index)
-            left = self.value(expr, op)
+            lhs = self.value(expr, op)
         else:
             expr = Name(target.name)
-            left = self.names.get(target.name, UNKNOWN)
+            lhs = self.names.get(target.name, UNKNOWN)
         whole = Binary(expr, op.operator, op.value)  # type: ignore[arg-type]
         result = (
-            self._try_infer(op, whole, lambda: infer_binary(left, op.operator, value)) or UNKNOWN
+            self._try_infer(op, whole, lambda: infer_binary(lhs, op.operator, value)) or UNKNOWN
         )
         holder = self.names.get(target.name, UNKNOWN)
         if isinstance(target, ItemTarget) and holder.sequence:
             self.bind(target.name, Known(sequence=holder.sequence))
             return
-        if left.shape:
-            self._try_infer(op, whole, lambda: require_in_place(left, result, op.operator))
+        if lhs.shape:
+            self._try_infer(op, whole, lambda: require_in_place(lhs, result, op.operator))
         elif isinstance(target, NameTarget):
             # x += y binds a Python scalar again, but an array without axes keeps its dtype.
-            same = left.weak or left.dtype == result.dtype
-            known = result if left.shape == () else UNKNOWN
+            same = lhs.weak or lhs.dtype == result.dtype
+            known = result if lhs.shape == () else UNKNOWN
             self.bind(target.name, known if same else Known(None, known.shape))
 
     def _try_infer(self, op: Op, expr: Expr, find: Callable[[], Known | None]) -> Known | None:

@@ -64,7 +64,7 @@ def infer_index(value: Known, index: Expr, infer: Infer) -> Known:
 
 
 def _split_index(index: Expr) -> tuple[Expr, ...]:
-    several = isinstance(index, Sequence) and index.form == "tuple"
+    several = isinstance(index, Sequence) and index.kind == "tuple"
     return index.items if isinstance(index, Sequence) and several else (index,)
 
 
@@ -104,31 +104,33 @@ class _IndexedShape:
 
     def shape(self, parts: tuple[Expr, ...]) -> Shape:
         """Infer the shape of a subscript ``x[…]`` from the parts of its index."""
-        found = [self._infer_array_index(part) for part in parts]
-        spare = len(self._whole) - self._count_axes(parts, found)
-        has_arrays = any(one is not None and one.shape for one in found)
+        array_indices = [self._infer_array_index(part) for part in parts]
+        spare = len(self._whole) - self._count_axes(parts, array_indices)
+        has_arrays = any(
+            array_index is not None and array_index.shape for array_index in array_indices
+        )
         together: Shape = ()
         list_axes: list[int] = []
         start = 0
-        for number, (part, one) in enumerate(zip(parts, found, strict=True)):
-            if one is None:
+        for number, (part, array_index) in enumerate(zip(parts, array_indices, strict=True)):
+            if array_index is None:
                 self._basic(part, spare)
                 continue
-            self._require_valid(one, has_arrays=has_arrays)
-            together = joint_shape(together, one.result_shape)
+            self._require_valid(array_index, has_arrays=has_arrays)
+            together = joint_shape(together, array_index.result_shape)
             start = start if list_axes else len(self._lengths)
             list_axes.append(number)
-            self._at += one.axes
-        rest = [*self._lengths, *self._whole[self._at :]]
+            self._at += array_index.axes
+        lengths = [*self._lengths, *self._whole[self._at :]]
         # Index arrays that are not adjacent put their axes first.
         is_apart = bool(list_axes) and list_axes[-1] - list_axes[0] >= len(list_axes)
         before = 0 if is_apart else start
-        return (*rest[:before], *together, *rest[before:])
+        return (*lengths[:before], *together, *lengths[before:])
 
-    def _count_axes(self, parts: tuple[Expr, ...], found: list[_ArrayIndex | None]) -> int:
+    def _count_axes(self, parts: tuple[Expr, ...], array_indices: list[_ArrayIndex | None]) -> int:
         taken = sum(
-            1 if one is None else one.axes
-            for part, one in zip(parts, found, strict=True)
+            1 if array_index is None else array_index.axes
+            for part, array_index in zip(parts, array_indices, strict=True)
             if part not in (_NEW_AXIS, _REST)
         )
         if taken > len(self._whole):
@@ -170,21 +172,27 @@ class _IndexedShape:
             raise UnclearError
         return _ArrayIndex(shape, integer(known), is_mask=kind == "b")
 
-    def _require_valid(self, one: _ArrayIndex, *, has_arrays: bool) -> None:
-        if one.is_mask:
-            part = self._whole[self._at : self._at + one.axes]
-            if any(clash(length, wanted) for length, wanted in zip(one.shape, part, strict=True)):
+    def _require_valid(self, array_index: _ArrayIndex, *, has_arrays: bool) -> None:
+        if array_index.is_mask:
+            part = self._whole[self._at : self._at + array_index.axes]
+            if any(
+                clash(length, wanted)
+                for length, wanted in zip(array_index.shape, part, strict=True)
+            ):
                 message = (
-                    f"a mask of shape {shape_text(one.shape)} does not match {shape_text(part)}"
+                    f"a mask of shape {shape_text(array_index.shape)} does not match "
+                    f"{shape_text(part)}"
                 )
                 raise MisfitError(
                     SHAPES, message, "a mask must have the lengths of the axes that it selects from"
                 )
             return
         length = self._whole[self._at]
-        inside = length is None or one.value is None or -length <= one.value < length
+        inside = (
+            length is None or array_index.value is None or -length <= array_index.value < length
+        )
         if not inside and not has_arrays:
-            message = f"index {one.value} is out of range for an axis of length {length}"
+            message = f"index {array_index.value} is out of range for an axis of length {length}"
             raise MisfitError(INDICES, message, "count from 0, or from the end with -1")
 
     def _slice_length(self, part: Expr, length: int | None) -> int | None:
@@ -195,7 +203,7 @@ class _IndexedShape:
             if known is not None and integer(known) is None:
                 return None
             numbers.append(None if known is None else integer(known))
-        # An array of more items than a pointer can reach will not be made; ``len`` fails with it.
+        # No array can have more items than a pointer can address, and ``len`` would fail.
         if length is None or length > sys.maxsize or 0 in numbers[2:]:
             return None
         return len(range(length)[slice(*numbers)])

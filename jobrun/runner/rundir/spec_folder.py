@@ -19,7 +19,7 @@ from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.spec.dump import dump_resolved
 from jobrun.spec.load import LoadedSpec, load_spec
-from jobrun.spec.recorded_origins import AuthoredFile, Origins, recorded_places
+from jobrun.spec.recorded_origins import AuthoredFile, Origins, recorded_positions
 from jobrun.spec.yaml.spec_text import read_text
 
 RESOLVED_NAME = "resolved.yaml"
@@ -253,7 +253,7 @@ def _origins_text(
     content = {
         "resolved": bytes_digest(resolved),
         "files": files,
-        "places": recorded_places(loaded.source.root, list(loaded.files)),
+        "places": recorded_positions(loaded.source.root, list(loaded.files)),
     }
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 

@@ -615,7 +615,7 @@ def has_basic_index(index: Expr) -> bool:
             return has_basic_index(operand)
         case Binary(left=lhs, right=rhs):
             return _is_integer(lhs) and _is_integer(rhs)
-        case Sequence(form="tuple", items=items):
+        case Sequence(kind="tuple", items=items):
             return all(map(has_basic_index, items))
         case _:
             return False

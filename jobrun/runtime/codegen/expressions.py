@@ -244,7 +244,7 @@ class ExpressionBuilder:
                 return ast.Slice(*(self.of(bound) if bound else None for bound in _bounds(expr)))
             case e.Index():
                 return self._index(self.of(expr.value), self.of(expr.index))
-            case e.Sequence(form="list"):
+            case e.Sequence(kind="list"):
                 return ast.List(self._each(expr.items), ast.Load())
             case e.Sequence():
                 return ast.Tuple(self._each(expr.items), ast.Load())

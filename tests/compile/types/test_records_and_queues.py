@@ -46,7 +46,7 @@ def job(tmp_path: Path):
 
 
 def read_by(job: Job, task: str, name: str = "x") -> Known:
-    return infer_job_types(job).made[f"epoch/{task}", name]
+    return infer_job_types(job).task_blobs[f"epoch/{task}", name]
 
 
 MAKE = 'task: make, steps: ["x = zeros((4, 3))"], write: {q: [x]}'

@@ -85,7 +85,7 @@ def test_what_is_known_has_dtype_shape_and_bytes(spec):
     types = infer_header_types(_job(path), path.parent)
 
     assert types.owned["local", "X"].size_bytes == 60
-    assert types.made["init/data", "w"].shape == (4,)
+    assert types.task_blobs["init/data", "w"].shape == (4,)
 
 
 def test_it_is_a_fault_of_the_spec_before_anything_runs(spec):
