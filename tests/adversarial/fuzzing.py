@@ -51,13 +51,17 @@ def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.tuples(inner, operator, inner).map(" ".join),
         st.tuples(st.sampled_from(("-", "~", "not ", "*")), inner).map("".join),
-        st.tuples(st.sampled_from(_FUNCTIONS), several).map(lambda one: f"{one[0]}({one[1]})"),
-        st.tuples(inner, several).map(lambda one: f"{one[0]}[{one[1]}]"),
-        st.tuples(inner, inner, inner).map(lambda one: f"({one[0]} if {one[1]} else {one[2]})"),
+        st.tuples(st.sampled_from(_FUNCTIONS), several).map(
+            lambda parts: f"{parts[0]}({parts[1]})"
+        ),
+        st.tuples(inner, several).map(lambda parts: f"{parts[0]}[{parts[1]}]"),
+        st.tuples(inner, inner, inner).map(
+            lambda parts: f"({parts[0]} if {parts[1]} else {parts[2]})"
+        ),
         st.tuples(inner, st.sampled_from((*ATTRIBUTES, "__dict__", "flat"))).map(".".join),
-        several.map(lambda one: f"[{one}]"),
-        several.map(lambda one: f"({one},)"),
-        st.tuples(inner, inner).map(lambda one: f"x[{one[0]}:{one[1]}]"),
+        several.map(lambda parts: f"[{parts}]"),
+        several.map(lambda parts: f"({parts},)"),
+        st.tuples(inner, inner).map(lambda parts: f"x[{parts[0]}:{parts[1]}]"),
         st.tuples(st.sampled_from(("axis", "dtype", "out", "size")), inner).map("=".join),
     )
 
@@ -68,7 +72,7 @@ GROWN = st.recursive(
     _grown,
     max_leaves=12,
 )
-_VALID = tuple(part for one in OPERATORS.values() for part in one.example.split("; "))
+_VALID = tuple(part for operator in OPERATORS.values() for part in operator.example.split("; "))
 _KNOWN = (*_VALID, *(text for texts in EXPRESSIONS.values() for text in texts if len(text) < 200))
 
 

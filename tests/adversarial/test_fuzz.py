@@ -47,7 +47,7 @@ def _read(text: str) -> list[Expr]:
     trees: list[Expr] = []
     for read in (expression, statement, _text):
         try:
-            made = read(text)
+            tree = read(text)
         except SpecError as error:
             for fault in error.faults:
                 assert fault.message, fault
@@ -55,9 +55,9 @@ def _read(text: str) -> list[Expr]:
                 assert fault.where is not None, fault
             continue
         if read is expression:
-            trees.append(made)
+            trees.append(tree)
         else:
-            trees += (op_expressions if read is statement else children)(made)
+            trees += (op_expressions if read is statement else children)(tree)
     return trees
 
 
@@ -87,9 +87,9 @@ def _only_the_frame(tree: Expr) -> None:
     """The code of a tree names nothing but its frame, draws and its own globals."""
     function = compile_expression(tree, BlockNames())
     assert function.__globals__["__builtins__"] == {"__import__": import_numpy_module}
-    own = {name for name in function.__globals__ if name != "__builtins__"}
+    globals_ = {name for name in function.__globals__ if name != "__builtins__"}
     named = set(function.__code__.co_names)
-    assert named <= FRAME | {*DRAWS, *ATTRIBUTES} | own, named - FRAME - own
+    assert named <= FRAME | {*DRAWS, *ATTRIBUTES} | globals_, named - FRAME - globals_
 
 
 @pytest.mark.long

@@ -101,9 +101,9 @@ def test_a_changed_axis_order_is_a_changed_layout(tmp_path):
     for epoch, value in enumerate((CUBE, np.asfortranarray(CUBE), CUBE)):
         path = str(tmp_path / f"{epoch}.h5")
         writer.write(path, epoch=epoch, run_id=RUN_ID, values={"w": value})
-        found = read_state(path, node="n", epoch=epoch, run_id=RUN_ID, digest="", names=["w"])
-        assert np.array_equal(found["w"], CUBE)
-        orders.append(found["w"].flags.f_contiguous)
+        values = read_state(path, node="n", epoch=epoch, run_id=RUN_ID, digest="", names=["w"])
+        assert np.array_equal(values["w"], CUBE)
+        orders.append(values["w"].flags.f_contiguous)
 
     assert orders == [False, True, False]
 
@@ -282,9 +282,9 @@ def test_row_53_any_changed_byte_is_found_by_header_or_manifest(tmp_path, monkey
     monkeypatch.setattr(h5py, "File", None)
     sampled = random.Random(7).sample(range(len(data)), 400)
 
-    for place in [*range(400), *range(4060, 4200), *sampled]:
+    for offset in [*range(400), *range(4060, 4200), *sampled]:
         changed = bytearray(data)
-        changed[place] ^= 1 << (place % 8)
+        changed[offset] ^= 1 << (offset % 8)
         path.write_bytes(changed)
         assert code_of(read, tmp_path) in {"E301", "E303"}
         assert code_of(read, tmp_path, digest=stored.digest) in {"E301", "E303"}
@@ -418,12 +418,12 @@ def test_inspection_has_an_answer_for_every_kind(tmp_path):
 
 def test_the_layout_changes_with_names_kinds_dtypes_and_shapes_only(tmp_path):
     layouts = []
-    for place, values in enumerate(
+    for number, values in enumerate(
         [{"w": np.zeros(3)}, {"w": np.ones(3)}, {"w": np.zeros(4)}, {"w": 0.0}, {"v": np.zeros(3)}]
     ):
-        (tmp_path / str(place)).mkdir()
-        path = str(tmp_path / str(place) / "n.h5")
-        write_state(path, node="n", epoch=place, run_id=RUN_ID, values=values)
+        (tmp_path / str(number)).mkdir()
+        path = str(tmp_path / str(number) / "n.h5")
+        write_state(path, node="n", epoch=number, run_id=RUN_ID, values=values)
         layouts.append(inspect_state(path).header.layout)
 
     assert layouts[0] == layouts[1]
@@ -447,7 +447,7 @@ def test_several_nodes_of_one_process_save_and_load_at_the_same_time(tmp_path):
 def test_a_partial_read_leaves_out_what_the_file_does_not_hold(tmp_path):
     stored = write(tmp_path)
 
-    found = read_state(
+    values = read_state(
         str(tmp_path / "n.h5"),
         node="n",
         epoch=3,
@@ -457,4 +457,4 @@ def test_a_partial_read_leaves_out_what_the_file_does_not_hold(tmp_path):
         partial=True,
     )
 
-    assert found == {"k": 4}
+    assert values == {"k": 4}

@@ -13,8 +13,8 @@ from jobrun.graph.checkpoint_policy import CODECS
 def test_it_names_every_key_dataset_and_codec():
     text = describe_format()
 
-    for one in (*fields(Header), *fields(Parts)):
-        assert f"  {one.name} " in text
+    for field in (*fields(Header), *fields(Parts)):
+        assert f"  {field.name} " in text
     for name in ("layout", "names", "blobs", "epoch", "chunks", "values", "blocks"):
         assert f"/_ck/{name}" in text
     assert all(codec in text for codec in CODECS)

@@ -24,12 +24,12 @@ class Row:
     """One row.
 
     Attributes:
-        what: The input or the fault.
+        subject: The input or the fault.
         tests: ``module::function`` each, the module below ``tests`` without its suffix.
         partly: What no test shows, and why.
     """
 
-    what: str
+    subject: str
     tests: tuple[str, ...] = ()
     partly: str = ""
 

@@ -32,8 +32,8 @@ class Judge:
         self._expected: dict[Saved, dict[str, Stored]] = {
             (number, 0): blobs(path) for number, path in epochs(reference).items()
         }
-        for one, path in _within(reference / "checkpoints").items():
-            self._expected[one] = blobs(path)
+        for mid_epoch, path in _within(reference / "checkpoints").items():
+            self._expected[mid_epoch] = blobs(path)
         self._known: dict[tuple[Saved, bytes], str] = {}
 
     def faults(self, case: dict[str, Any]) -> list[str]:
@@ -41,7 +41,7 @@ class Judge:
 
         Args:
             case: ``path`` of the directory, and ``kept_in`` where in it epochs are, if not in the
-                run; the epochs that were ``kept``, ``over``, ``damaged`` and ``copied``, and what
+                run; the epochs that were ``whole``, ``over``, ``damaged`` and ``copied``, and what
                 was saved ``within`` one (see ``promises.Promise``); and after a recovery the
                 ``chosen`` epoch (-1 for init) and the ``records`` of the next one, or why it was
                 ``refused``.
@@ -51,7 +51,7 @@ class Judge:
             for path in sorted(Path(case["path"]).glob("runs/*/*"))
             if path.is_dir() and not path.is_symlink() and (path / "run.json").exists()
         ]
-        promised = {*case["kept"], *case["over"], *case["damaged"]}
+        promised = {*case["whole"], *case["over"], *case["damaged"]}
         if len(runs) > 1 or (promised and not runs):
             return [f"there are {len(runs)} runs"]
         if not runs:
@@ -64,27 +64,37 @@ class Judge:
     def _inside(self, run: Path, case: dict[str, Any]) -> list[str]:
         """About what is saved between two records."""
         root = _root(run, case)
-        found = {one: self._wrong(one, path) for one, path in _within(root).items()}
+        faults_by_epoch = {
+            mid_epoch: self._wrong(mid_epoch, path) for mid_epoch, path in _within(root).items()
+        }
         faults = [
-            f"epoch {a}.{b} is visible, and {wrong}" for (a, b), wrong in found.items() if wrong
+            f"epoch {a}.{b} is visible, and {wrong}"
+            for (a, b), wrong in faults_by_epoch.items()
+            if wrong
         ]
         epoch, records = case["within"]
-        later = [one for one in found if one[0] == epoch and one[1] >= records]
+        later = [
+            mid_epoch
+            for mid_epoch in faults_by_epoch
+            if mid_epoch[0] == epoch and mid_epoch[1] >= records
+        ]
         if records and not later and epoch not in epochs(run, root):
             faults.append(f"epoch {epoch} was saved after {records} records, and that is gone")
         return faults
 
     def _copied(self, run: Path, case: dict[str, Any]) -> list[str]:
-        found = epochs(run, Path(case["path"], "copies", run.parent.name, run.name))
-        faults = [f"the copy of epoch {one} is gone" for one in case["copied"] if one not in found]
-        for number, path in found.items():
+        copies = epochs(run, Path(case["path"], "copies", run.parent.name, run.name))
+        faults = [
+            f"the copy of epoch {epoch} is gone" for epoch in case["copied"] if epoch not in copies
+        ]
+        for number, path in copies.items():
             if wrong := self._wrong((number, 0), path):
                 faults.append(f"the copy of epoch {number} is visible, and {wrong}")
         return faults
 
     def _stored(self, run: Path, case: dict[str, Any]) -> list[str]:
         root = _root(run, case)
-        found = epochs(run, root)
+        stored = epochs(run, root)
         aside: dict[int, list[Path]] = {}
         # On another file system they stay there.
         elsewhere = root.glob("*/epoch-*") if case["kept_in"] else ()
@@ -92,24 +102,29 @@ class Judge:
             if path.parent.name.startswith("records-"):
                 continue
             aside.setdefault(int(path.name.removeprefix("epoch-")), []).append(path)
-        told = _told(run)
-        faults = [f"epoch {one} was saved and is gone" for one in case["kept"] if one not in found]
-        faults += [f"nothing tells that epoch {one} was saved" for one in {*case["kept"]} - told]
-        for number, path in found.items():
+        acknowledged = _told(run)
+        faults = [
+            f"epoch {epoch} was saved and is gone" for epoch in case["whole"] if epoch not in stored
+        ]
+        faults += [
+            f"nothing tells that epoch {epoch} was saved"
+            for epoch in {*case["whole"]} - acknowledged
+        ]
+        for number, path in stored.items():
             wrong = self._wrong((number, 0), path)
             if wrong and number not in case["damaged"]:
                 faults.append(f"epoch {number} is visible, and {wrong}")
         for number in case["over"]:
-            places = [*aside.get(number, []), *([found[number]] if number in found else [])]
-            if all(self._wrong((number, 0), place) for place in places):
+            places = [*aside.get(number, []), *([stored[number]] if number in stored else [])]
+            if all(self._wrong((number, 0), path) for path in places):
                 faults.append(f"epoch {number}, which was gone back behind, is nowhere")
         for number in case["damaged"]:
-            if number not in found and number not in aside:
+            if number not in stored and number not in aside:
                 faults.append(f"epoch {number}, which was damaged, has been deleted")
         return faults
 
     def _chosen(self, run: Path, case: dict[str, Any]) -> list[str]:
-        newest = max(case["kept"], default=-1)
+        newest = max(case["whole"], default=-1)
         if "refused" in case:
             return [f"refused with epoch {newest} saved: {case['refused']}"] if newest >= 0 else []
         if "chosen" not in case:
@@ -120,8 +135,8 @@ class Judge:
         records, within = case.get("records", 0), tuple(case["within"])
         if (chosen + 1, records) < within:
             return [f"goes on after {chosen} and {records} records, not from {within}"]
-        found = epochs(run, _root(run, case))
-        if chosen >= 0 and (chosen not in found or self._wrong((chosen, 0), found[chosen])):
+        stored = epochs(run, _root(run, case))
+        if chosen >= 0 and (chosen not in stored or self._wrong((chosen, 0), stored[chosen])):
             return [f"goes on from epoch {chosen}, which is not whole"]
         return []
 
@@ -138,27 +153,27 @@ class Judge:
     def _compared(self, number: Saved, epoch: Path) -> str:
         try:
             manifest = json.loads((epoch / "manifest.json").read_bytes())
-            told = {file["name"]: file for file in manifest["files"]}
+            listed = {file["name"]: file for file in manifest["files"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             return f"its manifest cannot be read: {error}"
         there = {path.name for path in epoch.iterdir()} - {"manifest.json"}
-        if manifest["epoch"] != number[0] or there != set(told):
+        if manifest["epoch"] != number[0] or there != set(listed):
             return f"it holds {sorted(there)}"
-        for name, file in told.items():
+        for name, file in listed.items():
             data = (epoch / name).read_bytes()
             digest = hashlib.sha256(data[:_USER_BLOCK_BYTES]).hexdigest()
             if len(data) != file["size_bytes"] or file["digest"] != f"sha256:{digest}":
                 return f"{name} is not the file of its manifest"
         try:
-            found: dict[str, Stored] = blobs(epoch)
+            blobs_there: dict[str, Stored] = blobs(epoch)
         except (OSError, RuntimeError, KeyError, AssertionError) as error:
             return f"h5py cannot read it: {error}"
-        return "" if found == self._expected.get(number) else "it holds other values"
+        return "" if blobs_there == self._expected.get(number) else "it holds other values"
 
 
 def _told(run: Path) -> set[int]:
     """The epochs that lines of the journal tell of, by the lines that check out."""
-    told = set()
+    acknowledged = set()
     path = run / "committed.jsonl"
     for line in path.read_bytes().splitlines() if path.is_file() else []:
         try:
@@ -167,8 +182,8 @@ def _told(run: Path) -> set[int]:
         except (ValueError, KeyError, AttributeError):
             continue
         if crc == f"{zlib.crc32(json.dumps(entry, sort_keys=True).encode()):08x}":
-            told |= {entry["epoch"]} if entry["kind"] == "epoch" else set()
-    return told
+            acknowledged |= {entry["epoch"]} if entry["kind"] == "epoch" else set()
+    return acknowledged
 
 
 def _root(run: Path, case: dict[str, Any]) -> Path:
@@ -181,11 +196,11 @@ def _root(run: Path, case: dict[str, Any]) -> Path:
 
 def _within(root: Path) -> dict[Saved, Path]:
     """What is saved between two records."""
-    found = {}
+    paths = {}
     for path in root.glob("epoch-*.records-*"):
         epoch, _, records = path.name.removeprefix("epoch-").partition(".records-")
-        found[int(epoch), int(records)] = path
-    return found
+        paths[int(epoch), int(records)] = path
+    return paths
 
 
 def main() -> int:

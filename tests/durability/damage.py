@@ -77,9 +77,9 @@ def _lengths(size_bytes: int, stride: int) -> Iterator[int]:
     yield 0
 
 
-def _look(epoch: Path, path: Path, how: str, swept: Swept) -> None:
+def _look(epoch: Path, path: Path, change: str, swept: Swept) -> None:
     swept.tried += 1
     damage = DirectoryStore(str(epoch.parent)).verify(EPOCH)
-    told = damage.reason if damage else "nothing is told"
-    if path.name not in told:
-        swept.missed.append(f"{path.name}, {how}: {told}")
+    reason = damage.reason if damage else "nothing is told"
+    if path.name not in reason:
+        swept.missed.append(f"{path.name}, {change}: {reason}")

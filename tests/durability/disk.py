@@ -52,22 +52,23 @@ class Inode:
 class Naming:
     """A change of names: one is taken away, one is given, or both in one act."""
 
-    taken: tuple[int, str] | None
-    given: tuple[int, str, int] | None
+    removed: tuple[int, str] | None
+    added: tuple[int, str, int] | None
     inode: int
 
     def touches(self, directory: int) -> bool:
         """Whether it changes this directory."""
         return any(
-            place is not None and place[0] == directory for place in (self.taken, self.given)
+            location is not None and location[0] == directory
+            for location in (self.removed, self.added)
         )
 
     def precedes(self, later: Naming) -> bool:
         """Whether the later one cannot be there without this one."""
         if self.inode == later.inode:
             return True
-        mine = {place[:2] for place in (self.taken, self.given) if place}
-        return any(place[:2] in mine for place in (later.taken, later.given) if place)
+        mine = {location[:2] for location in (self.removed, self.added) if location}
+        return any(location[:2] in mine for location in (later.removed, later.added) if location)
 
 
 Names = dict[int, dict[str, int]]
@@ -123,41 +124,41 @@ class Disk:
             case "cut":
                 self.inode(change.inode).pending.append(change.offset)
             case "renamed":
-                place, target = self._place(change.path), self._place(change.other)
-                moved = self.live[place[0]][place[1]]
+                location, target = self._place(change.path), self._place(change.other)
+                moved = self.live[location[0]][location[1]]
                 self.inodes[moved].name = target[1]
-                self._name(Naming(place, (*target, moved), moved))
+                self._name(Naming(location, (*target, moved), moved))
             case "linked":
                 linked = self._ids[change.inode]
                 self._name(Naming(None, (*self._place(change.other), linked), linked))
             case "removed":
-                place = self._place(change.path)
-                self._name(Naming(place, None, self.live[place[0]][place[1]]))
+                location = self._place(change.path)
+                self._name(Naming(location, None, self.live[location[0]][location[1]]))
             case "synced":
                 self._sync(change.inode)
 
-    def content(self, number: int, how: str = "all") -> bytes:
+    def content(self, number: int, loss: str = "all") -> bytes:
         """A file's bytes in a state.
 
         Args:
             number: Of ours.
-            how: ``all``, ``none``; ``empty``: the length, and nothing written; ``stale``: likewise,
+            loss: ``all``, ``none``; ``empty``: the length, and no bytes; ``stale``: likewise,
                 and there are old bytes; ``first:N``: as long as only N changes were made;
                 ``cut:SEED``: as long as it became, up to some byte; ``sectors:SEED``: some.
         """
         inode = self.inodes[number]
-        what, _, given = how.partition(":")
-        if what == "none" or not inode.pending:
+        kind, _, argument = loss.partition(":")
+        if kind == "none" or not inode.pending:
             return inode.durable
-        if what == "all":
+        if kind == "all":
             return _written(inode.durable, inode.pending)
-        if what == "first":
-            return _written(inode.durable, inode.pending[: int(given)])
-        if what in {"empty", "stale"}:
-            gap = b"\0" if what == "empty" else _STALE
+        if kind == "first":
+            return _written(inode.durable, inode.pending[: int(argument)])
+        if kind in {"empty", "stale"}:
+            gap = b"\0" if kind == "empty" else _STALE
             return _gaps(inode.durable, inode.pending, gap)
-        chosen = random.Random(int(given))
-        if what == "cut":
+        chosen = random.Random(int(argument))
+        if kind == "cut":
             whole = _written(inode.durable, inode.pending)
             least = min(len(inode.durable), len(whole))
             return whole[: chosen.randint(least, len(whole))]
@@ -165,11 +166,11 @@ class Disk:
 
     def names_of(self, crash: Crash) -> Names:
         """The directories of a state."""
-        found = {number: dict(names) for number, names in self.durable.items()}
+        names_by_directory = {number: dict(names) for number, names in self.durable.items()}
         for number, naming in enumerate(self.pending):
             if number in crash.names:
-                _rename(found, naming)
-        return found
+                _rename(names_by_directory, naming)
+        return names_by_directory
 
     def closed(self, wanted: set[int]) -> frozenset[int]:
         """Pending changes of names, with those that must then be there too."""
@@ -177,14 +178,14 @@ class Disk:
             return frozenset()
         if self._model == "ordered":
             return frozenset(range(max(wanted) + 1))
-        found = set(wanted)
+        closed = set(wanted)
         for number in range(max(wanted), -1, -1):
-            if number in found:
+            if number in closed:
                 later = self.pending[number]
-                found.update(
+                closed.update(
                     other for other in range(number) if self.pending[other].precedes(later)
                 )
-        return frozenset(found)
+        return frozenset(closed)
 
     def without(self, lost: int) -> frozenset[int]:
         """All pending changes of names but one, and those that need it."""
@@ -198,20 +199,20 @@ class Disk:
 
     def unsynced(self) -> list[int]:
         """Files with pending bytes that have, or may have, a name."""
-        named = {one for names in self.live.values() for one in names.values()}
-        named |= {one for names in self.durable.values() for one in names.values()}
-        return [one for one in sorted(named) if self.inodes[one].pending]
+        named = {number for names in self.live.values() for number in names.values()}
+        named |= {number for names in self.durable.values() for number in names.values()}
+        return [number for number in sorted(named) if self.inodes[number].pending]
 
     def files(self, crash: Crash) -> Iterator[tuple[str, int, str]]:
         """Relative path, inode and how of each file, and of each directory (``/`` behind it)."""
-        names, how = self.names_of(crash), dict(crash.files)
+        names, losses = self.names_of(crash), dict(crash.files)
         waiting = [("", ROOT)]
         seen: set[int] = set()
         while waiting:
             path, directory = waiting.pop()
             for name, number in sorted(names.get(directory, {}).items()):
                 if not self.inodes[number].is_directory:
-                    yield path + name, number, how.get(number, "all")
+                    yield path + name, number, losses.get(number, "all")
                 elif number not in seen:
                     # One that two names lead to, which no file system has, is there once.
                     seen.add(number)
@@ -222,7 +223,7 @@ class Disk:
         """Make a directory that holds a state."""
         target.mkdir()
         base = f"{target}/"
-        for path, number, how in self.files(crash):
+        for path, number, loss in self.files(crash):
             link = self.inodes[number].target
             if path.endswith("/"):
                 os.mkdir(base + path)  # noqa: PTH102 - thousands of them a second
@@ -231,7 +232,7 @@ class Disk:
             else:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 descriptor = os.open(base + path, flags, 0o644)
-                os.write(descriptor, self.content(number, how))
+                os.write(descriptor, self.content(number, loss))
                 os.close(descriptor)
 
     def _scan(self, directory: Path, number: int) -> None:
@@ -257,13 +258,13 @@ class Disk:
         return new
 
     def _create(self, change: Change) -> None:
-        place = self._place(change.path)
-        inode = Inode(place[1], is_directory=change.kind == "made")
+        location = self._place(change.path)
+        inode = Inode(location[1], is_directory=change.kind == "made")
         inode.target = change.other or None
         new = self._add(change.inode, inode)
         if inode.is_directory:
             self.durable[new], self.live[new] = {}, {}
-        self._name(Naming(None, (*place, new), new))
+        self._name(Naming(None, (*location, new), new))
 
     def _name(self, naming: Naming) -> None:
         self.pending.append(naming)
@@ -277,10 +278,10 @@ class Disk:
             inode.pending.clear()
             return
         touched = {at for at, naming in enumerate(self.pending) if naming.touches(mine)}
-        kept = self.closed(touched)
-        for at in sorted(kept):
+        synced = self.closed(touched)
+        for at in sorted(synced):
             _rename(self.durable, self.pending[at])
-        self.pending = [naming for at, naming in enumerate(self.pending) if at not in kept]
+        self.pending = [naming for at, naming in enumerate(self.pending) if at not in synced]
 
     def _place(self, path: str) -> tuple[int, str]:
         relative = os.path.relpath(os.path.normpath(path), self._root)
@@ -292,23 +293,23 @@ class Disk:
 
 
 def _rename(names: Names, naming: Naming) -> None:
-    if naming.taken:
-        directory, name = naming.taken
+    if naming.removed:
+        directory, name = naming.removed
         if names[directory].get(name) == naming.inode:
             del names[directory][name]
-    if naming.given:
-        directory, name, number = naming.given
+    if naming.added:
+        directory, name, number = naming.added
         names[directory][name] = number
 
 
 def _written(durable: bytes, pending: list[Write | int]) -> bytes:
     data = bytearray(durable)
-    for one in pending:
-        if isinstance(one, int):
-            del data[one:]
-            data.extend(bytes(one - len(data)))
+    for change in pending:
+        if isinstance(change, int):
+            del data[change:]
+            data.extend(bytes(change - len(data)))
             continue
-        offset, piece = one
+        offset, piece = change
         data.extend(bytes(max(0, offset - len(data))))
         data[offset : offset + len(piece)] = piece
     return bytes(data)
@@ -317,8 +318,8 @@ def _written(durable: bytes, pending: list[Write | int]) -> bytes:
 def _gaps(durable: bytes, pending: list[Write | int], gap: bytes) -> bytes:
     """As long as it became, with nothing of what was written."""
     length = len(_written(durable, pending))
-    kept = durable[:length]
-    return kept + gap * (length - len(kept))
+    durable_part = durable[:length]
+    return durable_part + gap * (length - len(durable_part))
 
 
 def _sectors(durable: bytes, pending: list[Write | int], chosen: random.Random) -> bytes:

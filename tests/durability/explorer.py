@@ -69,7 +69,7 @@ class _Case:
 
     def asked(self, **more: Any) -> dict[str, Any]:
         """As the judge is asked."""
-        names = ("kept", "over", "damaged", "copied")
+        names = ("whole", "over", "damaged", "copied")
         promise = {name: sorted(getattr(self.promise, name)) for name in names}
         within = list(self.promise.within)
         return {
@@ -148,35 +148,35 @@ class Explorer:
             patches: ``module:function`` each, of the process that recovers.
             seen: States that have been looked at before; those of this time are added.
         """
-        found = Found()
+        result = Found()
         recovering = ("tests.durability.recovery_process", *patches)
         chosen = random.Random(f"{seed} {recording.scenario.name} {model}")
         batch: list[_Case] = []
         known = set() if seen is None else seen
-        for disk, crash, promise, told in _states(
+        for disk, crash, promise, description in _states(
             recording, model, (samples, stride), chosen, known
         ):
             path = self._scratch / f"state-{len(batch)}"
             disk.write(crash, path)
-            where = f"{recording.scenario.name}, {model}: {told}"
+            where = f"{recording.scenario.name}, {model}: {description}"
             batch.append(_Case(path, where, promise, recording.scenario.work.kept_in))
             if len(batch) == _BATCH:
-                self._look(batch, found, recovering, resume_every, recording.scenario.work)
+                self._look(batch, result, recovering, resume_every, recording.scenario.work)
                 batch = []
-            if found.states + len(batch) >= most or (first_fault_only and found.faults):
+            if result.states + len(batch) >= most or (first_fault_only and result.faults):
                 break
-        self._look(batch, found, recovering, resume_every, recording.scenario.work)
-        return found
+        self._look(batch, result, recovering, resume_every, recording.scenario.work)
+        return result
 
-    def judged(self, place: Path, promise: Promise) -> list[str]:
+    def judged(self, folder: Path, promise: Promise) -> list[str]:
         """What is wrong with a directory, as it is; nothing recovers it."""
-        told: list[str] = self._ask(self._judging(TINY), [_Case(place, "", promise).asked()])[0]
-        return told
+        faults: list[str] = self._ask(self._judging(TINY), [_Case(folder, "", promise).asked()])[0]
+        return faults
 
     def _look(
         self,
         batch: list[_Case],
-        found: Found,
+        result: Found,
         recovering: tuple[str, ...],
         resume_every: int,
         work: Work,
@@ -186,14 +186,22 @@ class Explorer:
         judging = self._judging(work)
         before = self._ask(judging, [case.asked() for case in batch])
         chosen = self._ask(recovering, [str(case.path) for case in batch])
-        cases = [case.asked(**one) for case, one in zip(batch, chosen, strict=True)]
+        cases = [
+            case.asked(**faults_before) for case, faults_before in zip(batch, chosen, strict=True)
+        ]
         after = self._ask(judging, cases)
-        for case, one, other in zip(batch, before, after, strict=True):
-            found.states += 1
-            found.faults += [f"{case.told}: {text}" for text in dict.fromkeys([*one, *other])]
-            if resume_every and found.states % resume_every == 0 and not (one or other):
-                found.resumed += 1
-                found.faults += [
+        for case, faults_before, faults_after in zip(batch, before, after, strict=True):
+            result.states += 1
+            result.faults += [
+                f"{case.told}: {text}" for text in dict.fromkeys([*faults_before, *faults_after])
+            ]
+            if (
+                resume_every
+                and result.states % resume_every == 0
+                and not (faults_before or faults_after)
+            ):
+                result.resumed += 1
+                result.faults += [
                     f"{case.told}: resumed, {text}" for text in self._resumed(case, work)
                 ]
             shutil.rmtree(case.path)
@@ -245,29 +253,33 @@ def _states(
     """Different states, with what must be there and where in the recording they are."""
     samples, stride = density
     disk = copy.deepcopy(recording.starts[model])
-    promises = Promises(recording.scenario.promised, recording.scenario.work.kept)
+    promises = Promises(recording.scenario.promised, recording.scenario.work.retained)
     count = 0
     for number, change in enumerate(recording.changes):
         disk.apply(change)
         promises.see(change, disk.name_of(change))
         if number + 1 < recording.begin:
             continue
-        corners = [one for at, one in enumerate(telling(disk, model)) if (at + count) % stride == 0]
+        corners = [
+            crash_state
+            for at, crash_state in enumerate(telling(disk, model))
+            if (at + count) % stride == 0
+        ]
         count += 1
         for crash in (*corners, *sampled(disk, model, chosen, samples)):
             key = signature(disk, crash), promises.now
             if key not in seen:
                 seen.add(key)
-                what = change.other or change.path or disk.name_of(change)
-                yield disk, crash, promises.now, f"call {number} ({change.kind} {what}), {crash}"
+                subject = change.other or change.path or disk.name_of(change)
+                yield disk, crash, promises.now, f"call {number} ({change.kind} {subject}), {crash}"
 
 
 @contextlib.contextmanager
 def on_a_disk_of_memory(otherwise: Path) -> Iterator[Path]:
     """A new directory in memory, or below ``otherwise`` where there is none; is removed."""
     memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK | os.X_OK) else otherwise
-    folder = Path(tempfile.mkdtemp(prefix="jobrun-states-", dir=place)).resolve()
+    parent = memory if os.access(memory, os.W_OK | os.X_OK) else otherwise
+    folder = Path(tempfile.mkdtemp(prefix="jobrun-states-", dir=parent)).resolve()
     try:
         yield folder
     finally:
@@ -286,10 +298,10 @@ def differences(recording: Recording) -> list[str]:
         for path, number, _ in disk.files(crash)
     }
     real = {
-        f"{path.relative_to(recording.place)}{'/' if _is_folder(path) else ''}": (
+        f"{path.relative_to(recording.folder)}{'/' if _is_folder(path) else ''}": (
             b"" if _is_folder(path) or path.is_symlink() else path.read_bytes()
         )
-        for path in recording.place.rglob("*")
+        for path in recording.folder.rglob("*")
     }
     return sorted(
         f"{path}: {len(modelled.get(path, b''))} and {len(real.get(path, b''))} bytes"

@@ -20,16 +20,16 @@ def _reference(run: str) -> Reference:
     return reference_of(Path(run))
 
 
-def lost(reference: str, folder: str, kept: int) -> str:
+def lost(reference: str, folder: str, retained: int) -> str:
     """What a killed run has lost, or shows half."""
     known = _reference(reference)
-    found = [
+    faults = [
         words
         for run in sorted(Path(folder).glob("*/*"))
         if (run / "run.json").is_file() and not run.is_symlink()
-        for words in wrong(run, known, kept=kept)
+        for words in wrong(run, known, kept=retained)
     ]
-    return "; ".join(found)
+    return "; ".join(faults)
 
 
 def unlike(reference: str, unbroken: str, run: str) -> str:
@@ -40,10 +40,10 @@ def unlike(reference: str, unbroken: str, run: str) -> str:
         unbroken: One of the same spec as the run.
         run: The run.
     """
-    known, expected, found = _reference(reference), epochs(Path(unbroken)), epochs(Path(run))
-    if expected.keys() != found.keys():
-        return f"it keeps epochs {sorted(found)}, not {sorted(expected)}"
-    for number, path in found.items():
+    known, expected, actual = _reference(reference), epochs(Path(unbroken)), epochs(Path(run))
+    if expected.keys() != actual.keys():
+        return f"it keeps epochs {sorted(actual)}, not {sorted(expected)}"
+    for number, path in actual.items():
         if blobs(path) != known.epochs[number]:
             return f"epoch {number} holds other values"
     if artifacts(Path(run)) != known.artifacts:
@@ -56,8 +56,8 @@ def unlike(reference: str, unbroken: str, run: str) -> str:
 def main() -> None:
     """Answer until nobody asks any more."""
     for line in sys.stdin:
-        what, *words = json.loads(line)
-        answer = lost(*words) if what == "lost" else unlike(*words)
+        question, *words = json.loads(line)
+        answer = lost(*words) if question == "lost" else unlike(*words)
         print(json.dumps(answer), flush=True)
 
 

@@ -67,14 +67,14 @@ class Scenario:
     Attributes:
         spec: Without ``checkpoint``, which keeps all.
         checkpoint: What the killed copies have instead.
-        kept: How many of the newest acknowledged epochs must be there at any instant.
+        retained: How many of the newest acknowledged epochs must be there at any instant.
         data: Files that it reads, by name.
         on_disk: Needs a file system that knows blocks.
     """
 
     spec: str
     checkpoint: str
-    kept: int = 2
+    retained: int = 2
     data: dict[str, np.ndarray] = field(default_factory=dict)
     on_disk: bool = False
 
@@ -93,7 +93,7 @@ SCENARIOS: dict[str, Scenario] = {
     "saved at the boundary": Scenario(PLAIN, "{every: 1ep, async: false, keep: {last: 2}}"),
     "saved beside the run": Scenario(PLAIN, "{every: 1ep, async: true, keep: {last: 2}}"),
     "files used again": Scenario(LARGE, "{every: 1ep, async: true, keep: {last: 2}}", on_disk=True),
-    "compressed": Scenario(LARGE, "{every: 1ep, compression: deflate, keep: {last: 3}}", kept=3),
+    "compressed": Scenario(LARGE, "{every: 1ep, compression: deflate, keep: {last: 3}}", retained=3),
     "every second epoch": Scenario(PLAIN, "{every: 2ep, keep: {last: 2}}"),
     "the best are kept": Scenario(
         PLAIN, "{every: 1ep, keep: {last: 2, best: {metric: top, mode: max, n: 1}}}"
@@ -103,7 +103,7 @@ SCENARIOS: dict[str, Scenario] = {
         "{every: 1ep, keep: {last: 2}, upload: {to: copies, when: committed, required: true}}",
     ),
     "within epochs": Scenario(
-        READING, "{every: 4 records}", kept=3,
+        READING, "{every: 4 records}", retained=3,
         data={"data.npy": np.arange(46.0).reshape(23, 2) / 7},
     ),
     "a program's folder": Scenario(PROGRAM, "{every: 1ep, keep: {last: 2}}"),

@@ -71,7 +71,9 @@ class Judge:
         pipe_in, pipe_out = self._process.stdin, self._process.stdout
         assert pipe_in is not None
         assert pipe_out is not None
-        pipe_in.write(json.dumps([str(one) if isinstance(one, Path) else one for one in question]))
+        pipe_in.write(
+            json.dumps([str(part) if isinstance(part, Path) else part for part in question])
+        )
         pipe_in.write("\n")
         pipe_in.flush()
         answer: str = json.loads(pipe_out.readline())
@@ -104,18 +106,20 @@ def kills(count: int, seed: int = 0, tell: Callable[[Row], None] = lambda _: Non
     """Kill copies of all scenarios, in turn as many of each; two scenarios at a time."""
     share = -(-count // len(SCENARIOS))
 
-    def one(name: str) -> Row:
+    def run_scenario(name: str) -> Row:
         row = kill(name, share, seed)
         tell(row)
         return row
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(one, SCENARIOS))
+        return list(pool.map(run_scenario, SCENARIOS))
 
 
 def _forge() -> ForkClient:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
-    return ForkClient("jobrun", _PRELOAD, kept | {"JOBRUN_UNGUARDED": "1"})
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")
+    }
+    return ForkClient("jobrun", _PRELOAD, variables | {"JOBRUN_UNGUARDED": "1"})
 
 
 class _Killing:
@@ -126,7 +130,7 @@ class _Killing:
         self._folder = folder
         self._judge = judging
         self._forge = forge
-        self._kept = scenario.kept
+        self._retained = scenario.retained
         whole, killed = scenario.write(folder / "spec")
         # With every epoch, to know what each of them must hold.
         keeping = run_unbroken(forge, _command(whole), folder / "whole")
@@ -148,16 +152,16 @@ class _Killing:
                     return Row(self._name, copies, landed, tuple(bad))
         raise AssertionError
 
-    def _one(self, trial: Trial, place: Path) -> Outcome:
+    def _one(self, trial: Trial, folder: Path) -> Outcome:
         shutil.rmtree(self._folder / "spec" / "copies", ignore_errors=True)
         outcome = run_trial(
-            self._forge, trial, self._unbroken, self._command, place, self._unlike, self._lost
+            self._forge, trial, self._unbroken, self._command, folder, self._unlike, self._lost
         )
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
         return outcome
 
-    def _lost(self, place: Path) -> str:
-        return self._judge.ask("lost", self._reference, place, self._kept)
+    def _lost(self, folder: Path) -> str:
+        return self._judge.ask("lost", self._reference, folder, self._retained)
 
     def _unlike(self, unbroken: Run, run: Run) -> Difference | None:
         words = self._judge.ask("unlike", self._reference, unbroken.path, run.path)

@@ -95,7 +95,7 @@ def within_removed_before_the_epoch() -> None:
     """As soon as the epoch has run, and is not saved yet."""
     whole = Committer._commit
 
-    def early(self: Committer, order: Any, permit: Any) -> Any:
+    def early(self: Committer, request: Any, permit: Any) -> Any:
         root = str(Path(self._store.path(0)).parent)
         midway.remove_mid_epochs(root, midway.list_mid_epochs(root))
         return whole(self, order, permit)
@@ -104,7 +104,7 @@ def within_removed_before_the_epoch() -> None:
 
 
 def within_forgotten() -> None:
-    metadata.plan_entry = lambda *given, **named: entering.EntryPlan()
+    metadata.plan_entry = lambda *arguments, **named: entering.EntryPlan()
 
 
 def place_elsewhere_not_synced() -> None:
@@ -189,9 +189,9 @@ def record_written_in_place() -> None:
 def acknowledged_before_the_rename() -> None:
     whole = Committer._commit
 
-    def early(self: Committer, order: Any, permit: Any) -> Any:
-        own = self._place.handlers[0]
-        own.written(order.progress.epoch, self._identity.generation)
+    def early(self: Committer, request: Any, permit: Any) -> Any:
+        run_handler = self._target.handlers[0]
+        run_handler.written(request.progress.epoch, self._identity.generation)
         return whole(self, order, permit)
 
     Committer._commit = early
@@ -224,8 +224,8 @@ def written_without_a_stage() -> None:
 def retention_before_the_commit() -> None:
     whole = Committer._commit
 
-    def after(self: Committer, order: Any, permit: Any) -> Any:
-        epochs = {*self._store.epochs(), order.progress.epoch}
+    def after(self: Committer, request: Any, permit: Any) -> Any:
+        epochs = {*self._store.epochs(), request.progress.epoch}
         self._store.remove(commit.epochs_to_delete(self._job.checkpoint, epochs, {}))
         return whole(self, order, permit)
 
@@ -257,9 +257,9 @@ def files_used_again_under_their_name() -> None:
     def remove(
         self: DirectoryStore, epochs: tuple[int, ...], *, keep_for_reuse: bool = False
     ) -> None:
-        kept, directory.sync_directory = directory.sync_directory, _nothing
+        original, directory.sync_directory = directory.sync_directory, _nothing
         whole(self, epochs, keep_for_reuse=keep_for_reuse)
-        directory.sync_directory = kept
+        directory.sync_directory = original
 
     DirectoryStore.remove = remove
 
@@ -312,9 +312,9 @@ def newest_taken_without_a_look() -> None:
 def started_over_when_the_newest_is_bad() -> None:
     whole = recover.plan_recovery
 
-    def plan(*given: Any, **named: Any) -> Any:
-        found = whole(*given, **named)
-        return replace(found, epoch=recover.FROM_INIT) if found.skipped else found
+    def plan(*arguments: Any, **named: Any) -> Any:
+        plan_ = whole(*arguments, **named)
+        return replace(plan_, epoch=recover.FROM_INIT) if plan_.skipped else plan_
 
     metadata.plan_recovery = plan
 
@@ -416,7 +416,7 @@ class _Changed(SimpleNamespace):
         return getattr(os, name)
 
 
-def _nothing(*given: Any, **named: Any) -> None:
+def _nothing(*arguments: Any, **named: Any) -> None:
     """In place of an act."""
 
 
@@ -436,12 +436,12 @@ def _unsynced(module: Any, name: str) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             os.fsync(descriptor)
 
-    def write(*given: Any, **named: Any) -> None:
-        kept, files.os = files.os, _Changed(fsync=fsync)
+    def write(*arguments: Any, **named: Any) -> None:
+        original, files.os = files.os, _Changed(fsync=fsync)
         try:
-            whole(*given, **named)
+            whole(*arguments, **named)
         finally:
-            files.os = kept
+            files.os = original
 
     setattr(module, name, write)
 

@@ -49,7 +49,7 @@ def sh(lines: str) -> None:
 
 def raylets(folder: Path) -> list[subprocess.Popen[bytes]]:
     """One here, and one in the namespace, each with a temporary folder of its own."""
-    made = []
+    processes = []
     for number, words in enumerate(
         (
             [
@@ -84,10 +84,10 @@ def raylets(folder: Path) -> list[subprocess.Popen[bytes]]:
         )
     ):
         log = (folder / f"{number}.log").open("wb")
-        made.append(subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True))
+        processes.append(subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True))
         # Two that start at the same moment get in each other's way.
         time.sleep(12)
-    return made
+    return processes
 
 
 def main() -> int:
@@ -100,19 +100,19 @@ def main() -> int:
         spec.write_text(SPEC.replace("epochs: 12", "epochs: 60"))
         whole = run(spec, folder / "whole")
         sh(UP)
-        made: list[subprocess.Popen[bytes]] = []
+        processes: list[subprocess.Popen[bytes]] = []
         try:
-            made = raylets(folder)
+            processes = raylets(folder)
             with started(spec, f"ray:{HERE}:{PORT}") as process:
                 print("nodes run as", pids(spec), flush=True)
                 begun = time.monotonic()
                 sh(f"ip link set {LINK} down")
-                _, said = process.communicate(timeout=240)
-            print(said, f"ended {time.monotonic() - begun:.1f} s after the cut", sep="\n")
+                _, output = process.communicate(timeout=240)
+            print(output, f"ended {time.monotonic() - begun:.1f} s after the cut", sep="\n")
             same(whole, only_run(folder / "hit"))
         finally:
-            for one in made:
-                one.kill()
+            for raylet in processes:
+                raylet.kill()
             sh(f"ip netns pids {SPACE} | xargs -r kill -9")
             sh(f"ip link del {LINK}; ip netns del {SPACE}")
     print("the bits are those of a run that nothing happened to")

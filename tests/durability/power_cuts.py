@@ -92,13 +92,13 @@ def obstacle(kind: FileSystem, scratch: Path) -> str:
     try:
         with (
             _image(kind, scratch) as image,
-            _mounted(kind, image) as place,
-            _opened(place) as descriptor,
+            _mounted(kind, image) as mount,
+            _opened(mount) as descriptor,
         ):
             _shut_down(descriptor)
     except (OSError, subprocess.CalledProcessError) as error:
-        told = getattr(error, "stderr", b"") or str(error).encode()
-        return told.decode(errors="replace").strip()
+        message = getattr(error, "stderr", b"") or str(error).encode()
+        return message.decode(errors="replace").strip()
     return ""
 
 
@@ -111,42 +111,42 @@ def cut(kind: FileSystem, count: int, seed: int, scratch: Path) -> Cuts:
         seed: Of the instants.
         scratch: An existing directory on another file system.
     """
-    found = Cuts()
+    cuts = Cuts()
     chosen = random.Random(f"{seed} {kind.name}")
     with FaultLab(scratch / f"lab-{kind.make[0]}") as lab, Explorer(lab, scratch) as explorer:
         with _image(kind, scratch) as image:
-            most = _Trial(kind, image, lab, explorer, found).undisturbed()
-        while found.cuts < count:
+            most = _Trial(kind, image, lab, explorer, cuts).undisturbed()
+        while cuts.cuts < count:
             with _image(kind, scratch) as image:
-                trial = _Trial(kind, image, lab, explorer, found)
+                trial = _Trial(kind, image, lab, explorer, cuts)
                 trial.cut_after(chosen.randint(0, most))
-                if chosen.random() < 1 / 3 and found.cuts < count:
+                if chosen.random() < 1 / 3 and cuts.cuts < count:
                     trial.cut_after(chosen.randint(0, most))
                 trial.finish()
-    return found
+    return cuts
 
 
 class _Trial:
     """One run on a file system of its own."""
 
     def __init__(
-        self, kind: FileSystem, image: Path, lab: FaultLab, explorer: Explorer, found: Cuts
+        self, kind: FileSystem, image: Path, lab: FaultLab, explorer: Explorer, cuts: Cuts
     ) -> None:
         self._kind, self._image, self._lab = kind, image, lab
-        self._explorer, self._found = explorer, found
+        self._explorer, self._found = explorer, cuts
         self._promise = NOTHING
         self._log = image.with_suffix(".log")
         # How much of the record there was when the cut began.
         self._noted = 0
-        with _mounted(kind, image) as place:
-            (place / "work").mkdir()
-            (place / "work" / "tiny.yaml").write_text(SPEC)
+        with _mounted(kind, image) as mount:
+            (mount / "work").mkdir()
+            (mount / "work" / "tiny.yaml").write_text(SPEC)
             os.sync()
 
     def undisturbed(self) -> int:
         """Run to the end; how many bytes long the record of its calls is."""
-        with _mounted(self._kind, self._image) as place:
-            ended = self._lab.run(*AUTO, below=place / "work", record=self._log)
+        with _mounted(self._kind, self._image) as mount:
+            ended = self._lab.run(*AUTO, below=mount / "work", record=self._log)
         assert ended.code == 0, ended.stderr
         return self._log.stat().st_size
 
@@ -157,11 +157,11 @@ class _Trial:
         """
         self._log.write_bytes(b"")
         over = threading.Event()
-        with _mounted(self._kind, self._image) as place:
-            watch = threading.Thread(target=self._cut, args=(place, size_bytes, over))
+        with _mounted(self._kind, self._image) as mount:
+            watch = threading.Thread(target=self._cut, args=(mount, size_bytes, over))
             watch.start()
             try:
-                ended = self._lab.run(*AUTO, below=place / "work", record=self._log, timeout_s=30)
+                ended = self._lab.run(*AUTO, below=mount / "work", record=self._log, timeout_s=30)
             finally:
                 over.set()
                 watch.join()
@@ -175,32 +175,32 @@ class _Trial:
         # of a program that did nothing but append, rename and sync (Linux 6.18), and never one that
         # had ended before.
         possible = _promised(self._log, self._promise, self._noted)
-        with self._again() as place:
+        with self._again() as mount:
             for self._promise in reversed(possible):
-                wrong = self._explorer.judged(place / "work", self._promise)
+                wrong = self._explorer.judged(mount / "work", self._promise)
                 if not wrong:
                     break
-        self._found.saved += len(self._promise.kept)
+        self._found.saved += len(self._promise.whole)
         for text in wrong:
             self._tell(text)
 
     def finish(self) -> None:
         """Resume to the end, and compare all."""
-        with self._again() as place:
-            ended = self._lab.run(*AUTO, below=place / "work")
+        with self._again() as mount:
+            ended = self._lab.run(*AUTO, below=mount / "work")
             if ended.code != 0:
                 self._tell(f"the resume ends with {ended.code}: {ended.stderr}")
                 return
-            found = (path.parent for path in (place / "work" / "runs").glob("*/*/committed.jsonl"))
-            runs = [path for path in found if not path.is_symlink()]
+            paths = (path.parent for path in (mount / "work" / "runs").glob("*/*/committed.jsonl"))
+            runs = [path for path in paths if not path.is_symlink()]
             faults = [] if len(runs) == 1 else [f"there are {len(runs)} runs with saved epochs"]
             for text in faults or unfinished(runs[0], self._explorer.reference):
                 self._tell(text)
 
-    def _cut(self, place: Path, size_bytes: int, over: threading.Event) -> None:
+    def _cut(self, mount: Path, size_bytes: int, over: threading.Event) -> None:
         while self._log.stat().st_size < size_bytes and not over.wait(_LOOK_EVERY_S):
             pass
-        with _opened(place) as descriptor:
+        with _opened(mount) as descriptor:
             self._noted = self._log.stat().st_size
             _shut_down(descriptor)
 
@@ -209,8 +209,8 @@ class _Trial:
         """The file system after the machine has started again."""
         if self._kind.check:
             subprocess.run([*self._kind.check, self._image], check=False, capture_output=True)
-        with _mounted(self._kind, self._image) as place:
-            yield place
+        with _mounted(self._kind, self._image) as mount:
+            yield mount
 
     def _tell(self, text: str) -> None:
         self._found.faults.append(f"{self._kind.name}, cut {self._found.cuts}: {text}")
@@ -259,22 +259,22 @@ def _image(kind: FileSystem, scratch: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _mounted(kind: FileSystem, image: Path) -> Iterator[Path]:
-    place = image.with_name("mounted")
-    place.mkdir(exist_ok=True)
-    command = ["mount", "-o", kind.options, image, place]
+    mount = image.with_name("mounted")
+    mount.mkdir(exist_ok=True)
+    command = ["mount", "-o", kind.options, image, mount]
     subprocess.run(command, check=True, capture_output=True)
     try:
-        yield place.resolve()
+        yield mount.resolve()
     finally:
         for _ in range(_MOUNT_TRIES):
             # What has just died may not have let go of it yet, nor a process with a name space of
             # its own, which has copied the mount: the next one would find it shut down.
-            subprocess.run(["umount", place], check=False, capture_output=True)
-            if not place.is_mount() and not _loop_devices(image):
+            subprocess.run(["umount", mount], check=False, capture_output=True)
+            if not mount.is_mount() and not _loop_devices(image):
                 break
             time.sleep(0.1)
         else:
-            raise OSError(f"{place} cannot be unmounted")
+            raise OSError(f"{mount} cannot be unmounted")
 
 
 def _loop_devices(image: Path) -> str:
@@ -283,8 +283,8 @@ def _loop_devices(image: Path) -> str:
 
 
 @contextlib.contextmanager
-def _opened(place: Path) -> Iterator[int]:
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+def _opened(directory: Path) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield descriptor
     finally:
@@ -298,18 +298,18 @@ def _shut_down(descriptor: int) -> None:
 def contents_after_a_cut(kind: FileSystem, scratch: Path) -> dict[str, bytes]:
     """The files that are there when two were written, of which one was synced."""
     with _image(kind, scratch) as image:
-        with _mounted(kind, image) as place:
-            with (place / "synced").open("wb") as file:
+        with _mounted(kind, image) as mount:
+            with (mount / "synced").open("wb") as file:
                 file.write(b"data")
                 file.flush()
                 os.fsync(file.fileno())
-            descriptor = os.open(place, os.O_RDONLY)
+            descriptor = os.open(mount, os.O_RDONLY)
             os.fsync(descriptor)
             os.close(descriptor)
-            (place / "not synced").write_bytes(b"data")
-            with _opened(place) as descriptor:
+            (mount / "not synced").write_bytes(b"data")
+            with _opened(mount) as descriptor:
                 _shut_down(descriptor)
         if kind.check:
             subprocess.run([*kind.check, image], check=False, capture_output=True)
-        with _mounted(kind, image) as place:
-            return {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
+        with _mounted(kind, image) as mount:
+            return {path.name: path.read_bytes() for path in mount.iterdir() if path.is_file()}

@@ -39,13 +39,13 @@ class Line:
     """One line of the table.
 
     Attributes:
-        what: Was tried.
+        subject: What was tried.
         done: How often.
         wrong: What went wrong, in words.
         note: More of it; or why it could not be tried.
     """
 
-    what: str
+    subject: str
     done: int
     wrong: tuple[str, ...] = ()
     note: str = ""
@@ -64,38 +64,38 @@ def state_lines(wanted: int, seed: int) -> Iterator[Line]:
     with on_a_disk_of_memory(Path(tempfile.gettempdir())) as folder:
 
         def explored(scenario: Scenario) -> Line:
-            place = folder / scenario.name.replace(" ", "-").replace("'", "")
-            place.mkdir()
-            found = _explored(scenario, place, share, seed)
-            shutil.rmtree(place)
-            note = f"{found.resumed} of them resumed to the end"
-            return Line(f"states, {scenario.name}", found.states, tuple(found.faults), note)
+            scenario_folder = folder / scenario.name.replace(" ", "-").replace("'", "")
+            scenario_folder.mkdir()
+            result = _explored(scenario, scenario_folder, share, seed)
+            shutil.rmtree(scenario_folder)
+            note = f"{result.resumed} of them resumed to the end"
+            return Line(f"states, {scenario.name}", result.states, tuple(result.faults), note)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             yield from pool.map(explored, SCENARIOS)
 
 
-def _explored(scenario: Scenario, place: Path, wanted: int, seed: int) -> Found:
-    found = Found()
-    with FaultLab(place / "lab") as lab, Explorer(lab, place) as explorer:
+def _explored(scenario: Scenario, folder: Path, wanted: int, seed: int) -> Found:
+    result = Found()
+    with FaultLab(folder / "lab") as lab, Explorer(lab, folder) as explorer:
         for number in count():
             # Each time anew: threads may have done things in another order.
-            recording = record(scenario, lab, place / f"recording-{number}")
-            found.faults += [f"not recorded: {text}" for text in differences(recording)]
+            recording = record(scenario, lab, folder / f"recording-{number}")
+            result.faults += [f"not recorded: {text}" for text in differences(recording)]
             for model in _MODELS:
                 seen: set[tuple[int, Promise]] = set()
-                found += explorer.explore(
+                result += explorer.explore(
                     recording,
                     model,
                     seed + number,
                     samples=4 + 12 * number,
                     resume_every=200,
-                    most=max(1, wanted - found.states),
+                    most=max(1, wanted - result.states),
                     seen=seen,
                 )
-            shutil.rmtree(recording.place)
-            if found.states >= wanted or len(found.faults) > _SHOWN:
-                return found
+            shutil.rmtree(recording.folder)
+            if result.states >= wanted or len(result.faults) > _SHOWN:
+                return result
     raise AssertionError
 
 
@@ -112,12 +112,14 @@ def mutant_lines() -> Iterator[Line]:
             patches = (reference(mutant),)
             recording = record(by_name[name], lab, folder / mutant.__name__, patches)
             recovering = patches if mutant in OF_RECOVERY else ()
-            found = explorer.explore(
+            result = explorer.explore(
                 recording, "weak", samples=3, stride=3, first_fault_only=True, patches=recovering
             )
-            return bool(found.faults)
+            return bool(result.faults)
 
-        missed = [one.__name__ for one, name in MUTANTS.items() if not is_caught(one, name)]
+        missed = [
+            mutate.__name__ for mutate, name in MUTANTS.items() if not is_caught(mutate, name)
+        ]
     wrong = tuple(f"{name} was not caught" for name in missed)
     yield Line("wrong protocols caught", len(MUTANTS) - len(missed), wrong)
 
@@ -132,9 +134,9 @@ def cut_lines(wanted: int, seed: int) -> Iterator[Line]:
             if why:
                 yield Line(f"power cuts, {kind.name}", 0, (), f"not possible here: {why}")
                 continue
-            found = cut(kind, share, seed, scratch)
-            note = f"{found.midway} in mid-run, {found.saved} epochs promised before"
-            yield Line(f"power cuts, {kind.name}", found.cuts, tuple(found.faults), note)
+            cuts = cut(kind, share, seed, scratch)
+            note = f"{cuts.midway} in mid-run, {cuts.saved} epochs promised before"
+            yield Line(f"power cuts, {kind.name}", cuts.cuts, tuple(cuts.faults), note)
 
 
 def damage_lines(size_bytes: int) -> Iterator[Line]:
@@ -145,9 +147,9 @@ def damage_lines(size_bytes: int) -> Iterator[Line]:
         sizes = sum(path.stat().st_size for path in epochs[0].iterdir())
         with ProcessPoolExecutor(parts) as pool:
             swept = list(pool.map(_changed, epochs, [parts] * parts, range(parts)))
-        missed = tuple(text for one in swept for text in one.missed)
+        missed = tuple(text for sweep in swept for text in sweep.missed)
         note = f"all bytes of {sizes / 2**20:.2f} MiB"
-        yield Line("bytes changed", sum(one.tried for one in swept), missed, note)
+        yield Line("bytes changed", sum(sweep.tried for sweep in swept), missed, note)
         lengths = change_lengths(epochs[0], max(1, sizes // _LENGTHS))
         yield Line("lengths changed", lengths.tried, tuple(lengths.missed))
 
@@ -158,16 +160,16 @@ def _changed(epoch: Path, parts: int, number: int) -> Swept:
 
 def table(lines: list[Line]) -> str:
     """The lines as a table for people."""
-    width = max(len(line.what) for line in lines)
+    width = max(len(line.subject) for line in lines)
     rows = [f"{'what':{width}}  {'done':>9}  {'wrong':>5}"]
     for line in lines:
         numbers = f"{line.done:>9,}  {len(line.wrong):>5}"
-        rows.append(f"{line.what:{width}}  {numbers}  {line.note}".rstrip())
-    rows += [f"WRONG  {line.what}: {text}" for line in lines for text in line.wrong[:_SHOWN]]
+        rows.append(f"{line.subject:{width}}  {numbers}  {line.note}".rstrip())
+    rows += [f"WRONG  {line.subject}: {text}" for line in lines for text in line.wrong[:_SHOWN]]
     return "\n".join(rows)
 
 
-def main(given: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Carry out what is asked for, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=10_000, help="SIGKILLs")
@@ -175,7 +177,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--cuts", type=int, default=300, help="real power cuts")
     parser.add_argument("--bytes", type=int, default=1 << 20, help="size of the damaged checkpoint")
     parser.add_argument("--seed", type=int, default=0, help="of all that is chosen at random")
-    asked = parser.parse_args(given)
+    asked = parser.parse_args(arguments)
     parts: list[tuple[int, Callable[[], Iterator[Line]]]] = [
         (asked.kills, lambda: kill_lines(asked.kills, asked.seed)),
         (asked.states, lambda: state_lines(asked.states, asked.seed)),
@@ -189,7 +191,7 @@ def main(given: list[str] | None = None) -> int:
         for line in part() if wanted else ():
             lines.append(line)
             now_s = time.monotonic() - started
-            print(f"{line.what}: {line.done:,} after {now_s:.0f} s", file=sys.stderr, flush=True)
+            print(f"{line.subject}: {line.done:,} after {now_s:.0f} s", file=sys.stderr, flush=True)
     print(table(lines) if lines else "nothing was asked for")
     return EXIT_WRONG if any(line.wrong for line in lines) else 0
 

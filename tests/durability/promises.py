@@ -18,7 +18,7 @@ class Promise:
     """Which epochs must be there after a power cut, and how.
 
     Attributes:
-        kept: Each must be in its place, whole.
+        whole: Each must be in its place, whole.
         over: The run went back behind them: each must be somewhere, whole.
         damaged: Each was damaged from outside: it must be somewhere, as it was.
         copied: Each must be where copies go, whole.
@@ -26,7 +26,7 @@ class Promise:
             run must go on from there, or from later.
     """
 
-    kept: frozenset[int] = frozenset()
+    whole: frozenset[int] = frozenset()
     over: frozenset[int] = frozenset()
     damaged: frozenset[int] = frozenset()
     copied: frozenset[int] = frozenset()
@@ -71,9 +71,9 @@ class Promises:
             self._copies.add(int(copy[1]))
         elif change.kind == "written" and name in {JOURNAL, EVENTS}:
             # A file system that is shut down may write the beginning of a line only.
-            *lines, rest = (self._unfinished.pop(name, b"") + change.data).split(b"\n")
-            if rest:
-                self._unfinished[name] = rest
+            *lines, unfinished = (self._unfinished.pop(name, b"") + change.data).split(b"\n")
+            if unfinished:
+                self._unfinished[name] = unfinished
             for line in lines:
                 self._read(json.loads(line))
 
@@ -81,10 +81,10 @@ class Promises:
         kind, epoch = entry.get("kind"), entry.get("epoch")
         assert isinstance(epoch, int | None)
         if kind == "rewind" and epoch is not None:
-            gone = frozenset(one for one in self.now.kept if one > epoch)
+            gone = frozenset(promised for promised in self.now.whole if promised > epoch)
             self.now = replace(
                 self.now,
-                kept=self.now.kept - gone,
+                whole=self.now.whole - gone,
                 over=(self.now.over | gone) - self.now.damaged,
                 within=_BEFORE if self.now.within[0] > epoch else self.now.within,
             )
@@ -108,10 +108,10 @@ class Promises:
         if records:
             self.now = replace(self.now, within=max(self.now.within, (epoch, records)))
             return
-        newest = sorted({*self.now.kept, epoch} - {0})[-self._newest :]
-        known = ({0} & {*self.now.kept, epoch}) | set(newest)
+        newest = sorted({*self.now.whole, epoch} - {0})[-self._newest :]
+        known = ({0} & {*self.now.whole, epoch}) | set(newest)
         within = _BEFORE if self.now.within[0] <= epoch else self.now.within
-        self.now = replace(self.now, kept=frozenset(known), within=within)
+        self.now = replace(self.now, whole=frozenset(known), within=within)
 
 
 def _number(value: object) -> int:

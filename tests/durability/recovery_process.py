@@ -34,20 +34,22 @@ _JOB = "tiny"
 _jobs: dict[bytes, Job] = {}
 
 
-def recover(place: Path) -> dict[str, Any]:
+def recover(folder: Path) -> dict[str, Any]:
     """Recover the run below ``place/runs``: ``chosen`` is -1 for init, also where there is none.
 
     ``records`` is after how many of the next epoch's records it goes on.
     """
-    if found := unreadable_runs(place / "runs", _JOB):
-        return {"refused": f"{found[0].name} has saved epochs, and no run.json that can be read"}
-    run = newest_run(place / "runs", _JOB)
+    if unreadable := unreadable_runs(folder / "runs", _JOB):
+        return {
+            "refused": f"{unreadable[0].name} has saved epochs, and no run.json that can be read"
+        }
+    run = newest_run(folder / "runs", _JOB)
     if run is None:
         return {"chosen": FROM_INIT}
     try:
         return dict(zip(("chosen", "records"), _recovered(run), strict=True))
     except JobrunError as error:
-        return {"refused": "; ".join(f"{one.code} {one.message}" for one in error.faults)}
+        return {"refused": "; ".join(f"{fault.code} {fault.message}" for fault in error.faults)}
     except Exception:  # noqa: BLE001 - no answer is the worst one
         return {"refused": f"CRASH {traceback.format_exc()}"}
 
@@ -58,12 +60,14 @@ def _recovered(run: Run) -> tuple[int, int]:
     with RunLock.acquire(run.path):
         run = open_run(run.path)
         store = open_store(run, job, run.folder)
-        own = metadata.RunMetadata(store, run.path, run.record.run_id, run.record.generation)
-        chosen = own.last_epoch(None).epoch
-        with own.opened(ignore):
-            own.recover(ignore)
-            run.write(status="running", epoch=chosen, generation=own.recovery.generation)
-            records = own.entry.records
+        run_metadata = metadata.RunMetadata(
+            store, run.path, run.record.run_id, run.record.generation
+        )
+        chosen = run_metadata.last_epoch(None).epoch
+        with run_metadata.opened(ignore):
+            run_metadata.recover(ignore)
+            run.write(status="running", epoch=chosen, generation=run_metadata.recovery.generation)
+            records = run_metadata.entry.records
             if records:
                 within = mid_epoch_store(store, records)
                 _, size = read_midpoint(job, within.manifest(chosen + 1), within.path(chosen + 1))
@@ -71,9 +75,9 @@ def _recovered(run: Run) -> tuple[int, int]:
             else:
                 trim_metrics(run.path, chosen)
         # What the next resume reads must be of one mind with this one.
-        said = read_journal(run.path, run.record.run_id)
-        assert said.newest == chosen, (said, chosen)
-        assert not records or said.within == (chosen + 1, records), (said, records)
+        journal = read_journal(run.path, run.record.run_id)
+        assert journal.newest == chosen, (journal, chosen)
+        assert not records or journal.within == (chosen + 1, records), (journal, records)
     return chosen, records
 
 

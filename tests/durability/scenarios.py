@@ -59,23 +59,23 @@ class Work:
 
     Attributes:
         spec: Of a job called ``tiny``.
-        kept: How many of the newest epochs are kept.
+        retained: How many of the newest epochs are kept.
         kept_in: The directory beside the spec that holds the epochs; empty: they are in the run.
         data: The file ``data.npy`` beside the spec, if it reads one.
         like: One that makes the same values, and keeps them in the run.
     """
 
     spec: str
-    kept: int = KEPT
+    retained: int = KEPT
     kept_in: str = ""
     data: np.ndarray | None = None
     like: Work | None = None
 
-    def write(self, place: Path) -> None:
+    def write(self, folder: Path) -> None:
         """Write the spec and what it reads."""
-        (place / "tiny.yaml").write_text(self.spec)
+        (folder / "tiny.yaml").write_text(self.spec)
         if self.data is not None:
-            np.save(place / "data.npy", self.data)
+            np.save(folder / "data.npy", self.data)
 
 
 TINY = Work(SPEC)
@@ -87,7 +87,7 @@ COPIED = Work(
 )
 # The nodes' own files are not on the disk that is looked at.
 COLLECTED = Work(SPEC.replace(_KEEP, f"{_KEEP}, node_dir: /var/tmp, collect: master"), like=TINY)
-BETWEEN_RECORDS = Work(WITHIN, kept=1_000, data=np.arange(46.0).reshape(23, 2) / 7)
+BETWEEN_RECORDS = Work(WITHIN, retained=1_000, data=np.arange(46.0).reshape(23, 2) / 7)
 
 
 @dataclass(frozen=True)
@@ -121,30 +121,30 @@ class Recording:
 
     Attributes:
         starts: The disk before the first call, by model; to be copied before it is used.
-        place: The directory after the last.
+        folder: The directory after the last.
         changes: What was done in between.
         begin: How many of the changes belong to what is not cut.
     """
 
     scenario: Scenario
     starts: dict[Model, Disk]
-    place: Path
+    folder: Path
     changes: tuple[Change, ...]
     begin: int
 
 
-def _damage_newest(place: Path) -> None:
-    run = only_run(place / "runs")
-    elsewhere = place / "kept" / run.parent.name / run.name
-    found = epochs(run, elsewhere if elsewhere.is_dir() else None)
-    path = max(found.items())[1] / "left.h5"
+def _damage_newest(folder: Path) -> None:
+    run = only_run(folder / "runs")
+    elsewhere = folder / "kept" / run.parent.name / run.name
+    epoch_paths = epochs(run, elsewhere if elsewhere.is_dir() else None)
+    path = max(epoch_paths.items())[1] / "left.h5"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(data)
 
 
 _THREE = (*AUTO, "--max-epochs", "3")
-_SAVED = Promise(kept=frozenset({0, 2, 3}))
+_SAVED = Promise(whole=frozenset({0, 2, 3}))
 SCENARIOS = (
     Scenario("commit"),
     Scenario("recycling", patches=(SPARES,)),
@@ -166,13 +166,13 @@ SCENARIOS = (
         before=_THREE,
         damage=_damage_newest,
         first=Fault("rename", 1, "kill-after", path="/superseded/"),
-        promised=Promise(kept=frozenset({0, 2}), damaged=frozenset({3})),
+        promised=Promise(whole=frozenset({0, 2}), damaged=frozenset({3})),
     ),
     Scenario(
         "newest damaged",
         before=_THREE,
         damage=_damage_newest,
-        promised=Promise(kept=frozenset({0, 2}), damaged=frozenset({3})),
+        promised=Promise(whole=frozenset({0, 2}), damaged=frozenset({3})),
     ),
     Scenario("back to epoch 2", ("resume", "tiny", "--epoch", "2"), before=_THREE, promised=_SAVED),
     Scenario("killed after a directory was made", first=Fault("mkdir", 2, "kill-after")),
@@ -193,7 +193,7 @@ SCENARIOS = (
         "newest damaged elsewhere",
         before=_THREE,
         damage=_damage_newest,
-        promised=Promise(kept=frozenset({0, 2}), damaged=frozenset({3})),
+        promised=Promise(whole=frozenset({0, 2}), damaged=frozenset({3})),
         work=ELSEWHERE,
         patches=(OTHER_DISK,),
     ),
@@ -225,23 +225,28 @@ def record(
         folder: Is made; absolute, without links in its path.
         patches: Beside those of the scenario.
     """
-    place, log = folder / "place", folder / "log"
-    place.mkdir(parents=True)
-    scenario.work.write(place)
+    work_folder, log = folder / "place", folder / "log"
+    work_folder.mkdir(parents=True)
+    scenario.work.write(work_folder)
     if scenario.before:
-        done = lab.run(*scenario.before, below=place)
+        done = lab.run(*scenario.before, below=work_folder)
         assert done.code == 75, done.stderr
     if scenario.damage:
-        scenario.damage(place)
-    starts: dict[Model, Disk] = {"weak": Disk(place, "weak"), "ordered": Disk(place, "ordered")}
+        scenario.damage(work_folder)
+    starts: dict[Model, Disk] = {
+        "weak": Disk(work_folder, "weak"),
+        "ordered": Disk(work_folder, "ordered"),
+    }
     used = (*scenario.patches, *patches)
     begin = 0
     log.touch()
     if scenario.first:
-        done = lab.run(*AUTO, below=place, fault=scenario.first, record=log, patches=used)
+        done = lab.run(*AUTO, below=work_folder, fault=scenario.first, record=log, patches=used)
         assert done.code == -9, done.stderr
         begin = len(read_changes(log))
     with_nodes = "processes" in scenario.command
-    done = lab.run(*scenario.command, below=place, record=log, patches=used, with_nodes=with_nodes)
+    done = lab.run(
+        *scenario.command, below=work_folder, record=log, patches=used, with_nodes=with_nodes
+    )
     assert patches or done.code == 0, done.stderr
-    return Recording(scenario, starts, place, tuple(read_changes(log)), begin)
+    return Recording(scenario, starts, work_folder, tuple(read_changes(log)), begin)

@@ -120,8 +120,8 @@ def _entries(folder: Path) -> Iterator[str]:
 def _least(window: list[Sample]) -> Sample:
     return Sample(
         window[0].epoch,
-        min(one.descriptors for one in window),
-        min(one.threads for one in window),
-        min(one.memory_bytes for one in window),
-        min(one.entries for one in window),
+        min(sample.descriptors for sample in window),
+        min(sample.threads for sample in window),
+        min(sample.memory_bytes for sample in window),
+        min(sample.entries for sample in window),
     )

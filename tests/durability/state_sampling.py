@@ -20,17 +20,17 @@ def telling(disk: Disk, model: Model) -> Iterator[Crash]:
     everything = frozenset(range(len(disk.pending)))
     files = disk.unsynced()
     hows = ("none", "all") if model == "ordered" else ("none", "all", "empty")
-    for how in hows:
-        rest = tuple((number, how) for number in files)
-        yield Crash(everything, rest)
-        yield Crash(frozenset(), rest)
+    for loss in hows:
+        losses = tuple((number, loss) for number in files)
+        yield Crash(everything, losses)
+        yield Crash(frozenset(), losses)
         for number in everything:
-            yield Crash(disk.closed({number}), rest)
-            yield Crash(disk.without(number), rest)
+            yield Crash(disk.closed({number}), losses)
+            yield Crash(disk.without(number), losses)
     for number in files:
         if disk.inodes[number].name not in _ADVISORY:
-            for how in hows:
-                yield Crash(everything, ((number, how),))
+            for loss in hows:
+                yield Crash(everything, ((number, loss),))
 
 
 def sampled(disk: Disk, model: Model, chosen: random.Random, count: int) -> Iterator[Crash]:
@@ -42,12 +42,12 @@ def sampled(disk: Disk, model: Model, chosen: random.Random, count: int) -> Iter
         files = []
         for number in disk.unsynced():
             is_advisory = disk.inodes[number].name in _ADVISORY
-            how = advisory if is_advisory else chosen.choice(_HOW[model])
-            if how == "first":
-                how = f"first:{chosen.randrange(len(disk.inodes[number].pending) + 1)}"
-            elif how in {"cut", "sectors"}:
-                how = f"{how}:{chosen.randrange(8)}"
-            files.append((number, how))
+            loss = advisory if is_advisory else chosen.choice(_HOW[model])
+            if loss == "first":
+                loss = f"first:{chosen.randrange(len(disk.inodes[number].pending) + 1)}"
+            elif loss in {"cut", "sectors"}:
+                loss = f"{loss}:{chosen.randrange(8)}"
+            files.append((number, loss))
         yield Crash(disk.closed(names), tuple(files))
 
 
@@ -58,8 +58,8 @@ def signature(disk: Disk, crash: Crash) -> int:
             (
                 path,
                 disk.inodes[number].target
-                or ("" if path.endswith("/") else disk.content(number, how)),
+                or ("" if path.endswith("/") else disk.content(number, loss)),
             )
-            for path, number, how in disk.files(crash)
+            for path, number, loss in disk.files(crash)
         )
     )

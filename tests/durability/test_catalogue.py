@@ -41,7 +41,7 @@ def test_nothing_unpickles_or_evaluates():
 
     Another one makes ``__init__`` of the fields of the package's own classes, as dataclasses does.
     """
-    found = []
+    uses = []
     for path in sorted((TESTS.parent / "jobrun").rglob("*.py")):
         text = path.read_text()
         if not any(word in text for word in ("eval", "exec", "pickle", "np.load")):
@@ -52,8 +52,8 @@ def test_nothing_unpickles_or_evaluates():
             if name in {"eval", "pickle.loads", "pickle.load", "np.load"} and (
                 allowed.get("allow_pickle") != "False"
             ):
-                found.append(f"{path.name}: {name}")
+                uses.append(f"{path.name}: {name}")
             if name == "exec":
-                found.append(f"{path.relative_to(TESTS.parent)}: exec")
+                uses.append(f"{path.relative_to(TESTS.parent)}: exec")
     makers = ("jobrun/runtime/codegen/compiler.py", "jobrun/core/lazy_dataclass.py: exec")
-    assert [text for text in found if not text.startswith(makers)] == []
+    assert [text for text in uses if not text.startswith(makers)] == []

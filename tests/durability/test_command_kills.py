@@ -38,11 +38,15 @@ class Killing:
         (self.whole / "walk.yaml").write_text(text)
         done = lab.run("run", "walk.yaml", "-q", "--max-epochs", "6", below=self.whole)
         assert done.code == 75, done.stderr
-        (run,) = (one for one in (self.whole / "runs/walk").iterdir() if not one.is_symlink())
+        (run,) = (
+            candidate
+            for candidate in (self.whole / "runs/walk").iterdir()
+            if not candidate.is_symlink()
+        )
         self.run_name = run.name
         self.words = [word.replace("RUN", f"walk/{run.name}") for word in COMMANDS[name]]
         self.expected = {number: blobs(path) for number, path in epochs(run).items()}
-        counting = self.place("counted")
+        counting = self.copy_folder("counted")
         counted = lab.run(*self.words, below=counting, log=True)
         assert counted.code in (0, 75), counted.stderr
         self.places, seen = [1], {counting / path.relative_to(self.whole)
@@ -56,43 +60,43 @@ class Killing:
             seen.add(path)
         assert len(self.places) > 8
 
-    def place(self, name: str) -> Path:
-        place = self.folder / name
-        shutil.copytree(self.whole, place, symlinks=True)
-        return place
+    def copy_folder(self, name: str) -> Path:
+        copy = self.folder / name
+        shutil.copytree(self.whole, copy, symlinks=True)
+        return copy
 
     def wrong(self, nth: int) -> list[str]:
         """What is wrong after a kill right before the n-th call."""
-        place = self.place(f"killed-{nth}")
+        copy = self.copy_folder(f"killed-{nth}")
         fault = Fault("any", nth, "kill-before")
-        killed = self.lab.run(*self.words, below=place, fault=fault)
+        killed = self.lab.run(*self.words, below=copy, fault=fault)
         faults = [] if killed.code == -9 else [f"it was not killed: {killed.code}"]
-        run = place / "runs" / "walk" / self.run_name
+        run = copy / "runs" / "walk" / self.run_name
         if run.is_dir():
-            faults += self._kept(place, run)
+            faults += self._kept(copy, run)
         elif self.name != "remove":
             faults.append("the run is gone")
-        if self.name == "copy" and (place / "copy").exists():
-            faults += self._ends(place, 0, "ckpt", "verify", "copy")
-            faults += self._ends(place, 75, "resume", "copy", "-q", "--max-epochs", "1")
+        if self.name == "copy" and (copy / "copy").exists():
+            faults += self._ends(copy, 0, "ckpt", "verify", "copy")
+            faults += self._ends(copy, 75, "resume", "copy", "-q", "--max-epochs", "1")
         elif self.name != "fork" and run.is_dir():
-            faults += self._ends(place, 0, *self.words)
-        shutil.rmtree(place)
+            faults += self._ends(copy, 0, *self.words)
+        shutil.rmtree(copy)
         return [f"killed at call {nth}: {words}" for words in faults]
 
-    def _kept(self, place: Path, run: Path) -> list[str]:
+    def _kept(self, copy: Path, run: Path) -> list[str]:
         held = {number: blobs(path) for number, path in epochs(run).items()}
         expected = {number: self.expected[number] for number in held}
         least = {"prune": {5, 6}, "remove": {6}}.get(self.name, {*self.expected})
         faults = [] if held == expected and least <= {*held} else ["an epoch is lost or other"]
-        faults += self._ends(place, 0, "ckpt", "verify", f"walk/{self.run_name}")
+        faults += self._ends(copy, 0, "ckpt", "verify", f"walk/{self.run_name}")
         if self.name == "remove":
             return faults
-        faults += self._ends(place, 75, "run", "walk.yaml", "--resume", "auto", "--max-epochs", "1")
-        return faults + self._ends(place, 0, "resume", f"walk/{self.run_name}", "-q")
+        faults += self._ends(copy, 75, "run", "walk.yaml", "--resume", "auto", "--max-epochs", "1")
+        return faults + self._ends(copy, 0, "resume", f"walk/{self.run_name}", "-q")
 
-    def _ends(self, place: Path, code: int, *words: str) -> list[str]:
-        done = self.lab.run(*words, below=place)
+    def _ends(self, copy: Path, code: int, *words: str) -> list[str]:
+        done = self.lab.run(*words, below=copy)
         return [] if done.code == code else [f"{words} ends with {done.code}: {done.stderr}"]
 
 

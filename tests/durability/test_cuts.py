@@ -15,10 +15,10 @@ from tests.support.call_recorder import Change
 def test_row_81_no_real_power_cut_loses_what_was_saved(kind, tmp_path):
     why = obstacle(kind, tmp_path)
 
-    found = Cuts() if why else cut(kind, 6, 0, tmp_path)
+    cuts = Cuts() if why else cut(kind, 6, 0, tmp_path)
 
-    assert found.faults == []
-    assert found.cuts >= 6 or why
+    assert cuts.faults == []
+    assert cuts.cuts >= 6 or why
 
 
 @pytest.mark.long
@@ -26,10 +26,10 @@ def test_row_81_no_real_power_cut_loses_what_was_saved(kind, tmp_path):
 def test_a_cut_is_one(kind, tmp_path):
     """What nobody synced is gone after it, what was synced is there."""
     if not obstacle(kind, tmp_path):
-        found = contents_after_a_cut(kind, tmp_path)
+        contents = contents_after_a_cut(kind, tmp_path)
 
-        assert found["synced"] == b"data"
-        assert found.get("not synced", b"") == b""
+        assert contents["synced"] == b"data"
+        assert contents.get("not synced", b"") == b""
 
 
 def test_a_line_promises_nothing_before_its_end_is_written():
@@ -38,8 +38,8 @@ def test_a_line_promises_nothing_before_its_end_is_written():
     line = b'{"event": "CheckpointCommitted", "epoch": 3}\n'
 
     promises.see(Change("written", 1, "", "", 0, line[:15]), EVENTS)
-    before = promises.now.kept
+    before = promises.now.whole
     promises.see(Change("written", 1, "", "", 15, line[15:]), EVENTS)
 
     assert before == frozenset()
-    assert promises.now.kept == {3}
+    assert promises.now.whole == {3}

@@ -11,7 +11,7 @@ from tests.durability.damage import EPOCH, change_bytes, change_lengths, checkpo
 
 @pytest.fixture(autouse=True)
 def _without_libhdf5(monkeypatch):
-    def refuse(*given, **named):
+    def refuse(*arguments, **named):
         raise AssertionError("libhdf5 was shown a file that nobody has verified")
 
     monkeypatch.setattr(h5py, "File", refuse)

@@ -37,8 +37,8 @@ class Scripted:
         ]
         return [
             {
-                path: self.disk.content(number, how)
-                for path, number, how in self.disk.files(crash)
+                path: self.disk.content(number, loss)
+                for path, number, loss in self.disk.files(crash)
                 if not path.endswith("/")
             }
             for crash in crashes

@@ -37,7 +37,7 @@ class Bench:
         """What the explorer finds wrong with a mutant."""
         patches = (reference(NAMES[name]),)
         recording = self.recording(MUTANTS[NAMES[name]], patches)
-        found = self.explorer.explore(
+        result = self.explorer.explore(
             recording,
             "weak",
             samples=3,
@@ -45,7 +45,7 @@ class Bench:
             first_fault_only=True,
             patches=patches if NAMES[name] in OF_RECOVERY else (),
         )
-        return found.faults
+        return result.faults
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +72,12 @@ def test_row_81_no_power_cut_loses_what_was_saved(bench, name):
     assert differences(recording) == []
     samples, stride = (1, 12) if name in WHOLE else (0, 61)
     for model in ("weak", "ordered"):
-        found = bench.explorer.explore(
+        result = bench.explorer.explore(
             recording, model, samples=samples, stride=stride, resume_every=97
         )
-        assert found.faults == []
-        assert found.states > 0
-        assert found.resumed > 0 or name not in WHOLE
+        assert result.faults == []
+        assert result.states > 0
+        assert result.resumed > 0 or name not in WHOLE
 
 
 @pytest.mark.long

@@ -47,22 +47,24 @@ STATE = (("a", ("w",)), ("b", ("w",)))
 @pytest.fixture
 def cuts(monkeypatch):
     """The processes, by number, that the master can neither hear nor end; set to cut one off."""
-    found: dict[int, threading.Event] = {}
+    events: dict[int, threading.Event] = {}
     kill, join = LocalProcess.kill, LocalProcess.join
 
     def is_cut(process):
-        return found.setdefault(process.pid, threading.Event()).is_set()
+        return events.setdefault(process.pid, threading.Event()).is_set()
 
     def wait_for_exit(process):
         while not is_cut(process) and process._process.poll() is None:
-            found[process.pid].wait(0.02)
+            events[process.pid].wait(0.02)
 
     monkeypatch.setattr(LocalProcess, "wait_for_exit", wait_for_exit)
-    monkeypatch.setattr(LocalProcess, "kill", lambda one: None if is_cut(one) else kill(one))
     monkeypatch.setattr(
-        LocalProcess, "join", lambda one: "was cut off" if is_cut(one) else join(one)
+        LocalProcess, "kill", lambda process: None if is_cut(process) else kill(process)
     )
-    return found
+    monkeypatch.setattr(
+        LocalProcess, "join", lambda process: "was cut off" if is_cut(process) else join(process)
+    )
+    return events
 
 
 def begin(harness, value):
@@ -110,15 +112,15 @@ def test_a_node_that_was_replaced_cannot_add_to_an_epoch(tmp_path, cuts, discard
 
     assert session.renew() == ("b",)
     second = store.stage(4)
-    made = session.persist(begin(harness, 2), second)
-    store.commit(second, manifest(made))
+    saves = session.persist(begin(harness, 2), second)
+    store.commit(second, manifest(saves))
     (tmp_path / "go").touch()
     os.kill(stale.pid, signal.SIGCONT)
     # It ends by itself, since its master is gone.
     stale.wait(LONG_S)
     assert store.epochs() == (4,)
     assert store.verify(4) is None
-    (file,) = [one for one in store.manifest(4).files if one.node == "b"]
+    (file,) = [saved for saved in store.manifest(4).files if saved.node == "b"]
     values = read_saved(Path(store.path(4)), file, dict(STATE))
     assert same_bits(values["w"], np.zeros(5) + 2)
     store.sweep()
@@ -153,9 +155,9 @@ def cut_off(apart, cuts, tmp_path, monkeypatch):
     def cutting(link, save, directory):
         ask = link.rpc.call
 
-        def asked(kind, *given):
-            answer = ask(kind, *given)
-            if given[-1]:
+        def asked(kind, *arguments):
+            answer = ask(kind, *arguments)
+            if arguments[-1]:
                 os.kill(stale.pid, signal.SIGSTOP)
                 cuts.setdefault(stale.pid, threading.Event()).set()
                 return answer
@@ -184,7 +186,7 @@ def cut_off(apart, cuts, tmp_path, monkeypatch):
 def check_epoch(store):
     assert store.epochs() == (4,)
     assert store.verify(4) is None
-    (file,) = [one for one in store.manifest(4).files if one.node == "b"]
+    (file,) = [saved for saved in store.manifest(4).files if saved.node == "b"]
     values = read_saved(Path(store.path(4)), file, dict(STATE))
     assert same_bits(values["w"], np.zeros(1500000) + 2)
 
@@ -195,11 +197,11 @@ def test_a_node_cut_off_while_its_file_is_collected_adds_nothing_to_an_epoch(
 ):
     store, stale, _ = cut_off
     staged = store.stage(4)
-    made = apart.session.persist(large(apart, 2), staged)
+    saves = apart.session.persist(large(apart, 2), staged)
     os.kill(stale.pid, signal.SIGCONT)
     # It answers what it was asked, to nobody, and ends by itself.
     stale.wait(LONG_S)
-    store.commit(staged, manifest(made))
+    store.commit(staged, manifest(saves))
 
     check_epoch(store)
     apart.session.close()
@@ -219,9 +221,9 @@ def test_what_a_node_that_was_replaced_has_written_is_refused_if_it_does_arrive(
         late = replace(late, token=Path(staged).name)
     ask = link.rpc.call
 
-    def asked(kind, *given):
+    def asked(kind, *arguments):
         if kind != "chunk":
-            return ask(kind, *given)
+            return ask(kind, *arguments)
         answer = Reply()
         answer.put((True, late))
         return answer

@@ -46,17 +46,17 @@ class Bench:
 
     def __init__(self, lab: FaultLab, folder: Path) -> None:
         self.lab, self.folder = lab, folder
-        place = self.place(MOST_EPOCHS, last=1000)
-        assert lab.run("run", "tiny.yaml", below=place).code == FINISHED
+        directory = self.make_folder(MOST_EPOCHS, last=1000)
+        assert lab.run("run", "tiny.yaml", below=directory).code == FINISHED
         self.expected: dict[int, dict[str, Stored]] = {
-            number: blobs(path) for number, path in epochs(only_run(place / "runs")).items()
+            number: blobs(path) for number, path in epochs(only_run(directory / "runs")).items()
         }
 
-    def place(self, epochs: int, last: int = 2) -> Path:
+    def make_folder(self, epochs: int, last: int = 2) -> Path:
         """A new directory with a spec of so many epochs."""
-        place = Path(tempfile.mkdtemp(dir=self.folder))
-        (place / "tiny.yaml").write_text(SPEC.format(epochs=epochs, last=last))
-        return place
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "tiny.yaml").write_text(SPEC.format(epochs=epochs, last=last))
+        return folder
 
 
 class RunMachine(RuleBasedStateMachine):
@@ -69,15 +69,15 @@ class RunMachine(RuleBasedStateMachine):
         self.total, self.forks = 4, 0
         self.pinned: set[int] = set()
         self.damaged: dict[int, bytes] = {}
-        self.place = self.bench.place(self.total)
+        self.folder = self.bench.make_folder(self.total)
         self._run(1)
 
     def teardown(self):
-        shutil.rmtree(self.place)
+        shutil.rmtree(self.folder)
 
     @property
     def run(self) -> Path:
-        return only_run(self.place / "runs")
+        return only_run(self.folder / "runs")
 
     @property
     def whole(self) -> list[int]:
@@ -128,7 +128,7 @@ class RunMachine(RuleBasedStateMachine):
     @rule(more=COUNTS)
     def want_more_epochs(self, more):
         self.total = min(self.total + more, MOST_EPOCHS)
-        (self.place / "tiny.yaml").write_text(SPEC.format(epochs=self.total, last=2))
+        (self.folder / "tiny.yaml").write_text(SPEC.format(epochs=self.total, last=2))
 
     @precondition(lambda self: not self.damaged)
     @rule()
@@ -149,15 +149,15 @@ class RunMachine(RuleBasedStateMachine):
         source = f"tiny@{self.whole[-1]}"
         ended = self._jobrun("fork", source, "--max-epochs", "1", "--epochs", str(MOST_EPOCHS))
         assert ended.code in {STOPPED, FINISHED}, ended.stderr
-        (made,) = (
+        (forked,) = (
             path.parent
-            for path in (self.place / "runs").glob("*/*/run.json")
+            for path in (self.folder / "runs").glob("*/*/run.json")
             if not path.parent.is_symlink() and json.loads(path.read_bytes())["parent"]
         )
-        for number, path in epochs(made).items():
+        for number, path in epochs(forked).items():
             assert blobs(path) == self.bench.expected[number]
-        shutil.rmtree(made)
-        (self.place / "runs" / "tiny" / "latest").unlink()
+        shutil.rmtree(forked)
+        (self.folder / "runs" / "tiny" / "latest").unlink()
 
     @rule(number=st.integers(0, MOST_EPOCHS))
     def go_back(self, number):
@@ -166,7 +166,7 @@ class RunMachine(RuleBasedStateMachine):
             assert ended.code == UNUSABLE, ended.stderr
         else:
             assert ended.code in {STOPPED, FINISHED}, ended.stderr
-            self.pinned = {one for one in self.pinned if one <= number}
+            self.pinned = {epoch for epoch in self.pinned if epoch <= number}
             self._settle()
 
     @invariant()
@@ -180,12 +180,12 @@ class RunMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_damaged_is_not_deleted(self):
-        kept = {path.read_bytes() for path in self.run.rglob("epoch-*/*") if path.is_file()}
-        assert all(data in kept for data in self.damaged.values())
+        contents = {path.read_bytes() for path in self.run.rglob("epoch-*/*") if path.is_file()}
+        assert all(data in contents for data in self.damaged.values())
 
     def _run(self, count: int) -> None:
         """Go on by so many epochs, from the newest whole one."""
-        newest = self.whole[-1] if (self.place / "runs").is_dir() else 0
+        newest = self.whole[-1] if (self.folder / "runs").is_dir() else 0
         finished = self._is_finished()
         ended = self._jobrun("run", "tiny.yaml", "--resume", "auto", "--max-epochs", str(count))
         assert ended.code in {STOPPED, FINISHED}, ended.stderr
@@ -205,7 +205,7 @@ class RunMachine(RuleBasedStateMachine):
                 self.pinned.discard(number)
 
     def _is_finished(self) -> bool:
-        return (self.place / "runs").is_dir() and self._record()["status"] == "finished"
+        return (self.folder / "runs").is_dir() and self._record()["status"] == "finished"
 
     def _run_id(self) -> str:
         return self._record()["run_id"]
@@ -214,7 +214,7 @@ class RunMachine(RuleBasedStateMachine):
         return json.loads((self.run / "run.json").read_bytes())
 
     def _jobrun(self, *arguments: str, fault: Fault | None = None):
-        ended = self.bench.lab.run(*arguments, below=self.place, fault=fault)
+        ended = self.bench.lab.run(*arguments, below=self.folder, fault=fault)
         assert "Traceback" not in ended.stderr, ended.stderr
         return ended
 

@@ -56,8 +56,8 @@ CHANGES = st.lists(st.tuples(st.floats(0, 0.9999), st.binary(min_size=1, max_siz
 def changed(data: bytes, changes: list[tuple[float, bytes]]) -> bytes:
     """Bytes, some of them replaced."""
     result = bytearray(data)
-    for place, piece in changes:
-        at = int(place * len(data))
+    for fraction, piece in changes:
+        at = int(fraction * len(data))
         result[at : at + len(piece)] = piece
     return bytes(result)
 
@@ -75,7 +75,7 @@ def _spec_is_read_or_refused(text: str) -> None:
         shutil.rmtree(folder)
     if refused is not None:
         assert refused
-        assert [one for one in refused if not (one.message and one.mend)] == []
+        assert [fault for fault in refused if not (fault.message and fault.mend)] == []
 
 
 def _is_refused_or_read(read: Callable[[], object], wanted: type[Exception]) -> None:

@@ -21,19 +21,19 @@ from jobrun.graph.expressions import Text
 from jobrun.graph.types import Task, TaskGroup
 from tests.support.command import jobrun
 from tests.support.metadata_handler import Remembering
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 from tests.support.stored_runs import blobs, epochs, only_run
 
 
-def place_with(tmp_path: Path, checkpoint: str) -> Place:
-    return Place(tmp_path, ("stop:", f"checkpoint: {checkpoint}\nstop:"))
+def place_with(tmp_path: Path, checkpoint: str) -> WalkJob:
+    return WalkJob(tmp_path, ("stop:", f"checkpoint: {checkpoint}\nstop:"))
 
 
-def noted(place: Place, level: str = "warning") -> list[str]:
+def noted(place: WalkJob, level: str = "warning") -> list[str]:
     return [e.text for e in place.events if isinstance(e, Noted) and e.level == level]
 
 
-def nodes_of(place: Place, epoch: int) -> list[str]:
+def nodes_of(place: WalkJob, epoch: int) -> list[str]:
     return [file.node for file in place.store.manifest(epoch).files]
 
 
@@ -86,7 +86,7 @@ def test_tiny_epochs_are_saved_as_time_allows_and_end_with_the_same_bits(tmp_pat
 
 
 def test_by_default_the_nodes_of_init_are_saved(tmp_path):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     place.start()
 
     assert nodes_of(place, 4) == ["a", "b"]
@@ -110,7 +110,7 @@ stop: [{epochs: 2}]
 
 
 def test_a_job_without_nodes_has_one_file(tmp_path):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     place.spec.write_text(ONE_NODE)
     place.start()
 
@@ -156,7 +156,7 @@ def test_the_count_goes_on_over_a_resume(tmp_path, monkeypatch):
 
 
 def test_a_failing_save_ends_the_run_without_warn(tmp_path, monkeypatch):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     failing(monkeypatch, 2)
 
     with pytest.raises(EnvironmentFaultError) as caught:
@@ -187,7 +187,7 @@ def test_the_command_tells_the_failures_at_the_end(tmp_path, monkeypatch, capsys
 
 
 def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsys):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     place.start(max_epochs=2)
     place.resume()
     lines = (place.run.path / "events.jsonl").read_text().splitlines()
@@ -214,7 +214,7 @@ def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsy
 
 
 def test_times_are_in_no_file_of_a_checkpoint(tmp_path):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     place.start()
 
     for path in Path(place.store.path(4)).iterdir():
@@ -226,7 +226,7 @@ def test_times_are_in_no_file_of_a_checkpoint(tmp_path):
 
 
 def test_another_handler_is_told_of_each_epoch_and_of_all_times(tmp_path):
-    place, handler = Place(tmp_path), Remembering()
+    place, handler = WalkJob(tmp_path), Remembering()
 
     place.start(metadata=handler)
 
@@ -242,7 +242,7 @@ class Older(Remembering):
 
 
 def test_another_handler_chooses_the_epoch_and_it_is_told_why(tmp_path):
-    whole, place = Place(tmp_path / "whole"), Place(tmp_path / "part")
+    whole, place = WalkJob(tmp_path / "whole"), WalkJob(tmp_path / "part")
     whole.start()
     place.start(max_epochs=2)
     handler = Older()
@@ -255,7 +255,7 @@ def test_another_handler_chooses_the_epoch_and_it_is_told_why(tmp_path):
 
 
 def test_without_another_the_choice_is_told_too(tmp_path):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     place.start(max_epochs=2)
 
     place.resume(epoch=1, max_epochs=1)
@@ -275,7 +275,7 @@ class Closed(Remembering):
 
 def test_a_handler_that_allows_no_save_is_a_failed_save(tmp_path):
     with pytest.raises(EnvironmentFaultError, match="E324"):
-        Place(tmp_path / "fail").start(metadata=Closed())
+        WalkJob(tmp_path / "fail").start(metadata=Closed())
     place = place_with(tmp_path / "warn", "{on_error: warn}")
 
     assert place.start(metadata=Closed()).exit_code == 0
@@ -300,7 +300,7 @@ class Telling:
 
 
 def test_a_builder_that_is_handed_over_makes_the_group_that_runs(tmp_path):
-    place, builder = Place(tmp_path), Telling()
+    place, builder = WalkJob(tmp_path), Telling()
 
     place.start(upload=builder)
 
@@ -325,7 +325,7 @@ def test_a_failure_of_a_builder_that_is_handed_over_fails_the_run(tmp_path):
         def build(self, epoch, store):
             raise RuntimeError("no network")
 
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     with pytest.raises(EnvironmentFaultError, match="no network"):
         place.start(upload=Failing())
     assert place.resume().exit_code == 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from tests.support.command import jobrun
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 
 
 def test_lines_that_are_lost_are_told_once_on_stderr_and_shown_by_status(tmp_path):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     place.start(max_epochs=1)
     run = place.run.path
     (run / "metrics.jsonl").unlink()

@@ -14,7 +14,7 @@ from jobrun.runner.rundir.lock import RunLock, is_live
 from jobrun.runner.rundir.run_directories import open_run
 from jobrun.runner.start_or_resume import start_run
 from tests.support.command import jobrun
-from tests.support.resumable_job import ROOT, Place
+from tests.support.resumable_job import ROOT, WalkJob
 
 _HOLD = """
 import sys
@@ -40,9 +40,9 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def stopped(tmp_path) -> Place:
+def stopped(tmp_path) -> WalkJob:
     """A run that was stopped after two of its four epochs."""
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     place.start(max_epochs=2)
     return place
 
@@ -71,7 +71,7 @@ def test_what_one_side_of_hard_links_goes_on_with_is_not_seen_on_the_other(stopp
 
 
 def test_a_snapshot_in_the_middle_of_an_epoch_keeps_the_journal_and_the_metrics_it_has(tmp_path):
-    place = Place(tmp_path)
+    place = WalkJob(tmp_path)
     kept = []
 
     def copy(event: object) -> None:

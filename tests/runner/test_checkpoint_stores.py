@@ -61,8 +61,8 @@ def test_nodes_write_where_the_epochs_are_or_on_their_own_machines(run, tmp_path
     store = open_store(run, JOB, tmp_path)
 
     assert node_files(with_policy(), store, run).epochs_dir == str(run.path / "checkpoints")
-    own = node_files(with_policy(node_dir="/v"), store, run)
-    assert (own.epochs_dir, own.node_dir, own.objects) == ("", "/v/jobrun-id", "")
+    files = node_files(with_policy(node_dir="/v"), store, run)
+    assert (files.epochs_dir, files.node_dir, files.objects) == ("", "/v/jobrun-id", "")
     assert node_files(with_policy(enabled=False), store, run).nodes == ()
 
 
@@ -71,6 +71,6 @@ def test_nodes_bring_files_to_the_place_of_the_runs_generation(run, tmp_path, ge
     later = replace(run, record=replace(run.record, generation=generation))
     job = with_policy(node_dir="/v", collect_to="s3://b/up")
 
-    found = node_files(job, open_store(run, JOB, tmp_path), later)
+    files = node_files(job, open_store(run, JOB, tmp_path), later)
 
-    assert found.objects == "s3://b/up/j/brisk-heron" + ("/g3" if generation else "")
+    assert files.objects == "s3://b/up/j/brisk-heron" + ("/g3" if generation else "")

@@ -10,7 +10,7 @@ from jobrun.runner.checkpoint_types import require_stored_types
 from jobrun.runner.start_or_resume import start_run
 from jobrun.spec.load import load_spec
 from tests.support.command import jobrun
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 from tests.support.stored_runs import blobs, epochs, only_run
 
 SPEC = """\
@@ -42,36 +42,36 @@ def folder(tmp_path):
     return tmp_path
 
 
-def _check(place, old="", new=""):
+def _check(walk, old="", new=""):
     """Compare the checkpoint of a run with a changed spec."""
-    place.spec.write_text(place.spec.read_text().replace(old, new))
-    job = compile_job(load_spec(str(place.spec))).job
-    require_stored_types(job, place.folder, place.store, 4)
+    walk.spec.write_text(walk.spec.read_text().replace(old, new))
+    job = compile_job(load_spec(str(walk.spec))).job
+    require_stored_types(job, walk.folder, walk.store, 4)
 
 
 @pytest.fixture
-def place(tmp_path):
-    one = Place(tmp_path)
-    start_run(*one.load(), one.options(), one.events.append)
-    return one
+def walk(tmp_path):
+    walk = WalkJob(tmp_path)
+    start_run(*walk.load(), walk.options(), walk.events.append)
+    return walk
 
 
-def test_the_spec_that_it_was_saved_with_is_right(place):
-    _check(place)
+def test_the_spec_that_it_was_saved_with_is_right(walk):
+    _check(walk)
 
 
-def test_what_differs_is_told_with_the_place_that_makes_it(place):
-    place.spec.write_text(place.spec.read_text().replace("12", "13"))
+def test_what_differs_is_told_with_the_place_that_makes_it(walk):
+    walk.spec.write_text(walk.spec.read_text().replace("12", "13"))
 
     with pytest.raises(CheckpointError) as caught:
-        _check(place, "w = X * 0", "w = zeros(13)")
+        _check(walk, "w = X * 0", "w = zeros(13)")
 
     (fault,) = caught.value.faults
     assert (fault.code, caught.value.exit_code) == ("E325", 4)
     assert fault.message.startswith(
         "blob 'w' of node 'a' is float64 12 in the checkpoint of epoch 4, and float64 13 in the"
     )
-    assert "w = zeros(13)" in place.line(fault)
+    assert "w = zeros(13)" in walk.line(fault)
     assert fault.mend
 
 
@@ -82,20 +82,20 @@ def test_what_differs_is_told_with_the_place_that_makes_it(place):
         ("w = zeros(12, dtype=float32)", "float32 12"),
     ],
 )
-def test_another_dtype_or_number_of_axes_is_told(place, new, words):
-    place.spec.write_text(place.spec.read_text().replace("size=12) * X", "size=12)"))
+def test_another_dtype_or_number_of_axes_is_told(walk, new, words):
+    walk.spec.write_text(walk.spec.read_text().replace("size=12) * X", "size=12)"))
     if "ones" in new:
-        place.spec.write_text(place.spec.read_text().replace("size=12)", "size=(3, 4))"))
+        walk.spec.write_text(walk.spec.read_text().replace("size=12)", "size=(3, 4))"))
     if "float32" in new:
-        place.spec.write_text(place.spec.read_text().replace("w += rng", "w *= 2 # rng"))
+        walk.spec.write_text(walk.spec.read_text().replace("w += rng", "w *= 2 # rng"))
 
     with pytest.raises(CheckpointError, match=words):
-        _check(place, "w = X * 0", new)
+        _check(walk, "w = X * 0", new)
 
 
-def test_a_number_in_the_place_of_another_kind_is_left_to_the_run(place):
+def test_a_number_in_the_place_of_another_kind_is_left_to_the_run(walk):
     # A Python number and a numpy one of the same dtype: nothing is known to be wrong.
-    _check(place, '"k = 0"', '"k = int64(0)"')
+    _check(walk, '"k = 0"', '"k = int64(0)"')
 
 
 def test_a_fork_with_another_shape_is_refused_and_the_parent_is_as_it_was(folder):

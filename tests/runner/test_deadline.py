@@ -28,23 +28,25 @@ def silent(command):
     raise AssertionError(f"asked {command}")
 
 
-def left(answer="", **environment):
+def time_left_with(answer="", **environment):
     return time_left(AUTO, environment, NOW, ask=(lambda command: answer) if answer else silent)
 
 
 def test_without_a_batch_system_there_is_none():
-    assert left() is None
+    assert time_left_with() is None
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_END_TIME", "COBALT_ENDTIME", "JOBRUN_DEADLINE"])
 def test_a_time_in_a_variable_counts_from_now(name):
-    assert left(**{name: str(int(NOW) + 90)}) == TimeLeft(90, name)
+    assert time_left_with(**{name: str(int(NOW) + 90)}) == TimeLeft(90, name)
 
 
 def test_our_own_variable_counts_before_that_of_the_batch_system():
-    found = left(JOBRUN_DEADLINE=str(int(NOW) + 5), SLURM_JOB_END_TIME=str(int(NOW) + 90))
+    remaining = time_left_with(
+        JOBRUN_DEADLINE=str(int(NOW) + 5), SLURM_JOB_END_TIME=str(int(NOW) + 90)
+    )
 
-    assert found == TimeLeft(5, "JOBRUN_DEADLINE")
+    assert remaining == TimeLeft(5, "JOBRUN_DEADLINE")
 
 
 def test_a_time_of_the_spec_is_local_where_it_names_no_zone():
@@ -71,9 +73,9 @@ def test_a_time_of_the_spec_is_local_where_it_names_no_zone():
     ],
 )
 def test_commands_are_asked_where_no_variable_tells(environment, answer, seconds):
-    found = left(answer, **environment)
+    remaining = time_left_with(answer, **environment)
 
-    assert (found and found.seconds) == seconds
+    assert (remaining and remaining.seconds) == seconds
 
 
 def test_a_command_that_is_not_there_or_fails_tells_nothing(tmp_path, monkeypatch):
@@ -107,7 +109,7 @@ def test_a_wall_time_counts_from_the_oldest_process_of_the_job():
 
 
 def test_a_wall_time_is_what_is_left_of_it():
-    assert left(PBS_WALLTIME="60", PBS_JOBID="not ours") == TimeLeft(60, "PBS_WALLTIME")
+    assert time_left_with(PBS_WALLTIME="60", PBS_JOBID="not ours") == TimeLeft(60, "PBS_WALLTIME")
 
 
 def test_what_is_no_time_is_refused_before_anything_is_made():

@@ -43,16 +43,16 @@ SOURCES = {
 
 
 @pytest.fixture
-def place(tmp_path):
+def folder(tmp_path):
     rows = np.arange(200.0)
     np.savez(tmp_path / "rows.npz", x=rows)
-    (tmp_path / "rows.csv").write_text("x\n" + "\n".join(str(one) for one in rows) + "\n")
+    (tmp_path / "rows.csv").write_text("x\n" + "\n".join(str(row) for row in rows) + "\n")
     (tmp_path / "stream.py").write_text(STREAM)
     return tmp_path
 
 
-def _run(place, text, **options):
-    path = place / "job.yaml"
+def _run(folder, text, **options):
+    path = folder / "job.yaml"
     path.write_text(text)
     epochs: list[int] = []
 
@@ -60,31 +60,31 @@ def _run(place, text, **options):
         if isinstance(event, EpochEnded):
             epochs.append(event.epoch)
 
-    settings = RunOptions(run_dir=place / "runs", **options)
+    settings = RunOptions(run_dir=folder / "runs", **options)
     result = api.run(path, settings, resume="auto", listener=listen)
     return result, epochs
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_rows_that_are_a_multiple_of_the_limit_make_no_empty_epoch(place, source):
+def test_rows_that_are_a_multiple_of_the_limit_make_no_empty_epoch(folder, source):
     last = 5 if source == "drop_last" else 4
     text = SPEC.format(source=SOURCES[source], more="", read="rows", stop="data_finished: rows")
 
-    result, epochs = _run(place, text)
+    result, epochs = _run(folder, text)
 
     assert result.exit_code == 0
     assert epochs == [*range(1, last + 1)]
 
 
-def test_resumed_run_sees_the_end_of_its_data_too(place):
+def test_resumed_run_sees_the_end_of_its_data_too(folder):
     text = SPEC.format(source=SOURCES["call"], more="", read="rows", stop="data_finished: rows")
 
-    epochs = [_run(place, text, max_epochs=1)[1] for _ in range(5)]
+    epochs = [_run(folder, text, max_epochs=1)[1] for _ in range(5)]
 
     assert epochs == [[1], [2], [3], [4], []]
 
 
-def test_zipped_readers_end_with_the_shortest(place):
+def test_zipped_readers_end_with_the_shortest(folder):
     text = SPEC.format(
         source="counter: {stop: 20}, fields: [x]",
         more=", other: {counter: {stop: 99}, fields: [y], restart: never}, "
@@ -93,7 +93,7 @@ def test_zipped_readers_end_with_the_shortest(place):
         stop="data_finished: both",
     )
 
-    assert _run(place, text)[1] == [1, 2, 3, 4]
+    assert _run(folder, text)[1] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_zipped_readers_end_with_the_shortest(place):
         ("", "", 1.0),
     ],
 )
-def test_all_epochs_run_after_the_end_of_the_data(place, setup, task, lr):
+def test_all_epochs_run_after_the_end_of_the_data(folder, setup, task, lr):
     text = f"""\
 jobrun: 1
 name: ends
@@ -118,12 +118,12 @@ stop: [epochs: 5]
 expect: [n == 1, lr == {lr}]
 """
 
-    result, epochs = _run(place, text)
+    result, epochs = _run(folder, text)
 
     assert (result.exit_code, epochs) == (0, [1, 2, 3, 4, 5])
 
 
-def test_all_shares_of_all_nodes_have_to_end(place):
+def test_all_shares_of_all_nodes_have_to_end(folder):
     text = """\
 jobrun: 1
 name: ends
@@ -135,7 +135,7 @@ stop: [data_finished: rows]
 expect: [a_0.seen == 100, a_1.seen == 100]
 """
 
-    result, epochs = _run(place, text)
+    result, epochs = _run(folder, text)
 
     assert (result.exit_code, epochs) == (0, [1, 2, 3])
 

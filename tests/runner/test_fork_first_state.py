@@ -11,16 +11,16 @@ from jobrun.runner.fork_first_state import (
     read_stored_names,
     require_full_state,
 )
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 
 THERE = {"a": ("k", "loss", "w"), "b": ("v",)}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("lineage") / "a")
-    place.start(max_epochs=1)
-    return place
+def walk(tmp_path_factory):
+    walk = WalkJob(tmp_path_factory.mktemp("lineage") / "a")
+    walk.start(max_epochs=1)
+    return walk
 
 
 @pytest.mark.parametrize(
@@ -32,25 +32,25 @@ def place(tmp_path_factory):
         (["[kv]"], {"a": ("k",), "b": ("v",)}),
     ],
 )
-def test_patterns_mean_names_and_names_of_a_node(place, patterns, wanted):
-    assert match_blobs(place.load()[1], THERE, tuple(patterns)) == wanted
+def test_patterns_mean_names_and_names_of_a_node(walk, patterns, wanted):
+    assert match_blobs(walk.load()[1], THERE, tuple(patterns)) == wanted
 
 
-def test_each_pattern_must_mean_something(place):
+def test_each_pattern_must_mean_something(walk):
     with pytest.raises(UsageError, match="--blobs loss2") as raised:
-        match_blobs(place.load()[1], THERE, ("w", "loss2"))
+        match_blobs(walk.load()[1], THERE, ("w", "loss2"))
 
     assert "loss" in raised.value.faults[0].mend
 
 
-def test_what_is_missing_is_named(place):
-    require_full_state(place.load()[1], THERE, "it")
+def test_what_is_missing_is_named(walk):
+    require_full_state(walk.load()[1], THERE, "it")
     with pytest.raises(UsageError, match=r"it has no a\.k, b\.v,"):
-        require_full_state(place.load()[1], {"a": ("loss", "w")}, "it")
+        require_full_state(walk.load()[1], {"a": ("loss", "w")}, "it")
 
 
-def test_the_names_in_an_epoch_are_those_of_the_state(place):
-    assert read_stored_names(place.store, 1) == THERE
+def test_the_names_in_an_epoch_are_those_of_the_state(walk):
+    assert read_stored_names(walk.store, 1) == THERE
 
 
 def test_lineage_reads_well():

@@ -19,7 +19,7 @@ from jobrun.core.failpoints import POINTS
 from jobrun.runner.rundir import run_json as record
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.start_or_resume import start_run
-from tests.support.resumable_job import ROOT, Place
+from tests.support.resumable_job import ROOT, WalkJob
 from tests.support.thinning import thinned
 
 RETENTION = (
@@ -37,34 +37,34 @@ FORWARD = [point for point in POINTS if point not in RECOVERING | COLLECTING]
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("unbroken"), RETENTION)
-    place.start()
-    return place
+    walk = WalkJob(tmp_path_factory.mktemp("unbroken"), RETENTION)
+    walk.start()
+    return walk
 
 
 @pytest.fixture
-def place(tmp_path):
-    return Place(tmp_path, RETENTION)
+def walk(tmp_path):
+    return WalkJob(tmp_path, RETENTION)
 
 
 @pytest.mark.parametrize("point", thinned(FORWARD, 6))
-def test_row_80_killed_at_any_point_the_run_goes_on_as_if_unbroken(place, unbroken, point):
-    assert place.process("auto", crash=point).returncode == -signal.SIGKILL
+def test_row_80_killed_at_any_point_the_run_goes_on_as_if_unbroken(walk, unbroken, point):
+    assert walk.process("auto", crash=point).returncode == -signal.SIGKILL
 
-    assert place.policy("auto").exit_code == 0
+    assert walk.policy("auto").exit_code == 0
 
-    assert place.outcome() == unbroken.outcome()
+    assert walk.outcome() == unbroken.outcome()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("occurrence", [2, 4])
 @pytest.mark.parametrize("point", FORWARD)
-def test_row_80_killed_at_any_later_point_too(place, unbroken, point, occurrence):
-    killed = place.process("auto", crash=f"{point}:{occurrence}").returncode
+def test_row_80_killed_at_any_later_point_too(walk, unbroken, point, occurrence):
+    killed = walk.process("auto", crash=f"{point}:{occurrence}").returncode
 
     assert killed in {0, -signal.SIGKILL}
-    assert place.policy("auto").exit_code == 0
-    assert place.outcome() == unbroken.outcome()
+    assert walk.policy("auto").exit_code == 0
+    assert walk.outcome() == unbroken.outcome()
 
 
 # Small files are not worth it.
@@ -80,12 +80,12 @@ def test_the_files_that_retention_frees_are_used_again(tmp_path, monkeypatch):
     used = []
 
     def see(path):
-        found = open_over_removed(path)
-        used.append(found[1])
-        return found
+        opened = open_over_removed(path)
+        used.append(opened[1])
+        return opened
 
     monkeypatch.setattr("jobrun.checkpoint.write.writer.open_over_removed", see)
-    Place(tmp_path, *LARGE).start()
+    WalkJob(tmp_path, *LARGE).start()
 
     # Of two nodes, init and four epochs; what epoch 3 frees becomes epoch 4.
     assert used == [False] * 8 + [True] * 2
@@ -93,9 +93,9 @@ def test_the_files_that_retention_frees_are_used_again(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("large"), *LARGE)
-    place.start()
-    return place.outcome()
+    walk = WalkJob(tmp_path_factory.mktemp("large"), *LARGE)
+    walk.start()
+    return walk.outcome()
 
 
 @pytest.mark.long
@@ -104,63 +104,63 @@ def large(tmp_path_factory):
 def test_row_80_killed_while_it_writes_into_a_used_file_no_epoch_that_is_kept_is_touched(
     tmp_path, large, point, node
 ):
-    place = Place(tmp_path, *LARGE)
+    walk = WalkJob(tmp_path, *LARGE)
     per_epoch = 2 if "file-" in point else 1
     occurrence = 4 * per_epoch + 1 + (node if per_epoch == 2 else 0)
-    killed = place.process("auto", crash=f"{point}:{occurrence}").returncode
+    killed = walk.process("auto", crash=f"{point}:{occurrence}").returncode
 
     assert killed == -signal.SIGKILL
-    whole = [epoch for epoch in place.store.epochs() if place.store.verify(epoch) is None]
+    whole = [epoch for epoch in walk.store.epochs() if walk.store.verify(epoch) is None]
     assert set(whole) >= {0, 2, 3}
-    assert place.policy("auto").exit_code == 0
-    assert place.outcome() == large
+    assert walk.policy("auto").exit_code == 0
+    assert walk.outcome() == large
 
 
 @pytest.mark.parametrize("point", ["runner.acknowledged:5", "checkpoint.removal-renamed:2"])
 def test_row_80_killed_while_it_makes_room_after_the_last_save_the_resume_makes_it(
-    place, unbroken, point
+    walk, unbroken, point
 ):
-    assert place.process("auto", crash=point).returncode == -signal.SIGKILL
+    assert walk.process("auto", crash=point).returncode == -signal.SIGKILL
 
-    assert place.policy("auto").exit_code == 0
+    assert walk.policy("auto").exit_code == 0
 
-    assert place.outcome() == unbroken.outcome()
+    assert walk.outcome() == unbroken.outcome()
 
 
 @pytest.mark.long
-def test_row_80_killed_again_and_again_it_still_ends_the_same(place, unbroken):
+def test_row_80_killed_again_and_again_it_still_ends_the_same(walk, unbroken):
     for point in ("checkpoint.renamed:2", "runner.epoch-ended", "runner.saved", "runner.recovered"):
-        assert place.process("auto", crash=point).returncode == -signal.SIGKILL
+        assert walk.process("auto", crash=point).returncode == -signal.SIGKILL
 
-    assert place.policy("auto").exit_code == 0
-    assert place.outcome() == unbroken.outcome()
+    assert walk.policy("auto").exit_code == 0
+    assert walk.outcome() == unbroken.outcome()
 
 
 @pytest.mark.parametrize("point", sorted(RECOVERING))
 def test_killed_while_going_back_the_step_is_finished_by_the_next_resume(tmp_path, point):
-    whole, place = Place(tmp_path / "whole"), Place(tmp_path / "part")
+    whole, walk = WalkJob(tmp_path / "whole"), WalkJob(tmp_path / "part")
     whole.start()
-    place.start()
+    walk.start()
 
-    killed = place.process("", "1", crash=point)
+    killed = walk.process("", "1", crash=point)
 
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    if place.run.record.status == "finished":
+    if walk.run.record.status == "finished":
         # It had not begun to run again, so the word to go back has to be said again.
-        assert place.resume(epoch=1).exit_code == 0
+        assert walk.resume(epoch=1).exit_code == 0
     else:
-        assert place.resume().exit_code == 0
-    assert place.outcome() == whole.outcome()
+        assert walk.resume().exit_code == 0
+    assert walk.outcome() == whole.outcome()
 
 
-def test_a_lost_acknowledgement_never_is_after_any_kill(place):
+def test_a_lost_acknowledgement_never_is_after_any_kill(walk):
     """What the process said it had saved is there, whoever else may have crashed since."""
     for count in (1, 2, 1):
-        process = place.process("auto", crash=f"runner.acknowledged:{count}")
+        process = walk.process("auto", crash=f"runner.acknowledged:{count}")
         assert process.returncode == -signal.SIGKILL
-        promised = read_journal(place.run.path, place.run.record.run_id).newest
-        assert place.store.epochs()[-1] == promised
-        assert place.store.verify(promised) is None
+        promised = read_journal(walk.run.path, walk.run.record.run_id).newest
+        assert walk.store.epochs()[-1] == promised
+        assert walk.store.verify(promised) is None
 
 
 # Signals.
@@ -195,26 +195,26 @@ def send(number, times):
 
 @pytest.fixture
 def signalling(tmp_path):
-    place = Place(tmp_path, *SIGNALLING)
+    walk = WalkJob(tmp_path, *SIGNALLING)
     (tmp_path / "mine_signals.py").write_text(CALLABLE)
-    return place
+    return walk
 
 
 @pytest.fixture(scope="module")
 def silent(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("silent"), *SIGNALLING)
-    (place.folder / "mine_signals.py").write_text(CALLABLE)
-    start(place, "params.number=0")
-    return place
+    walk = WalkJob(tmp_path_factory.mktemp("silent"), *SIGNALLING)
+    (walk.folder / "mine_signals.py").write_text(CALLABLE)
+    start(walk, "params.number=0")
+    return walk
 
 
-def start(place, *overrides, **options):
-    loaded, job = place.load(overrides)
-    return start_run(loaded, job, place.options(**options), place.events.append)
+def start(walk, *overrides, **options):
+    loaded, job = walk.load(overrides)
+    return start_run(loaded, job, walk.options(**options), walk.events.append)
 
 
-def go_on(place):
-    return place.resume(place.load(["params.number=0", "params.stay=false"])[0])
+def go_on(walk):
+    return walk.resume(walk.load(["params.number=0", "params.stay=false"])[0])
 
 
 @pytest.mark.parametrize(
@@ -287,48 +287,48 @@ def test_row_82_a_signal_from_outside_ends_a_process_in_good_order(signalling):
 
 
 def test_row_43_a_disk_that_is_full_ends_with_7_and_keeps_what_was_saved(
-    place, unbroken, monkeypatch
+    walk, unbroken, monkeypatch
 ):
     write = os.write
 
     def full(descriptor, data):
         # A pipe has no disk.
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        if regular and len(place.store.epochs() if place.runs else ()) >= 2:
+        if regular and len(walk.store.epochs() if walk.runs else ()) >= 2:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(descriptor, data)
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(EnvironmentFaultError, match="No space left") as raised:
-        place.start()
+        walk.start()
     monkeypatch.undo()
 
     assert raised.value.exit_code == 7
-    assert place.store.epochs() == (0, 1)
-    assert place.policy("auto").exit_code == 0
-    assert place.outcome() == unbroken.outcome()
+    assert walk.store.epochs() == (0, 1)
+    assert walk.policy("auto").exit_code == 0
+    assert walk.outcome() == unbroken.outcome()
 
 
 def test_row_44_a_disk_that_fails_to_sync_loses_nothing_that_was_promised(
-    place, unbroken, monkeypatch
+    walk, unbroken, monkeypatch
 ):
     sync = os.fsync
 
     def fail(descriptor):
-        if len(place.store.epochs() if place.runs else ()) >= 2:
+        if len(walk.store.epochs() if walk.runs else ()) >= 2:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(EnvironmentFaultError):
-        place.start()
+        walk.start()
     monkeypatch.undo()
 
-    assert place.policy("auto").exit_code == 0
-    assert place.outcome() == unbroken.outcome()
+    assert walk.policy("auto").exit_code == 0
+    assert walk.outcome() == unbroken.outcome()
 
 
-def test_an_end_that_cannot_be_written_down_is_not_hidden(place, monkeypatch):
+def test_an_end_that_cannot_be_written_down_is_not_hidden(walk, monkeypatch):
     write = record.write_file
 
     def refuse(path, data, **options):
@@ -338,35 +338,35 @@ def test_an_end_that_cannot_be_written_down_is_not_hidden(place, monkeypatch):
 
     monkeypatch.setattr(record, "write_file", refuse)
     with pytest.raises(EnvironmentFaultError, match=r"write run\.json"):
-        place.start()
+        walk.start()
     monkeypatch.undo()
 
-    assert place.run.record.status == "running"
-    assert place.resume().exit_code == 0
+    assert walk.run.record.status == "running"
+    assert walk.resume().exit_code == 0
 
 
-def test_a_defect_is_written_down_too(place, monkeypatch):
+def test_a_defect_is_written_down_too(walk, monkeypatch):
     def defect(*arguments):
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr("jobrun.runner.loop.epoch_loop.digest_constants", defect)
     with pytest.raises(ZeroDivisionError):
-        place.start()
+        walk.start()
 
-    assert (place.run.record.status, place.run.record.exit_code) == ("failed", 70)
-    assert "a defect" in place.run.record.reason
+    assert (walk.run.record.status, walk.run.record.exit_code) == ("failed", 70)
+    assert "a defect" in walk.run.record.reason
 
 
 def test_checkpoints_may_live_elsewhere_each_run_under_its_own_name(tmp_path):
-    place = Place(tmp_path, ("stop:", "checkpoint: {dir: ckpt}\nstop:"))
-    place.start(max_epochs=1)
-    place.policy("never", max_epochs=1)
+    walk = WalkJob(tmp_path, ("stop:", "checkpoint: {dir: ckpt}\nstop:"))
+    walk.start(max_epochs=1)
+    walk.policy("never", max_epochs=1)
 
-    found = sorted(path.name for path in (tmp_path / "ckpt" / "walk").iterdir())
+    names = sorted(path.name for path in (tmp_path / "ckpt" / "walk").iterdir())
 
-    assert found == sorted(run.path.name for run in place.runs)
-    assert place.resume().exit_code == 0
-    assert np.load(place.run.path / "artifacts" / "w.npy").shape == (12,)
+    assert names == sorted(run.path.name for run in walk.runs)
+    assert walk.resume().exit_code == 0
+    assert np.load(walk.run.path / "artifacts" / "w.npy").shape == (12,)
 
 
 # Saves beside the run.
@@ -412,53 +412,56 @@ def die():
 
 @pytest.mark.long
 def test_killed_while_the_epoch_before_is_being_saved_it_goes_on_from_what_it_promised(tmp_path):
-    whole = Place(tmp_path / "whole", *DYING)
-    place = Place(tmp_path / "part", *DYING, ("default: false", "default: true"))
-    for one in (whole, place):
-        (one.folder / "mine_dying.py").write_text(LIBRARY)
+    whole = WalkJob(tmp_path / "whole", *DYING)
+    walk = WalkJob(tmp_path / "part", *DYING, ("default: false", "default: true"))
+    for job in (whole, walk):
+        (job.folder / "mine_dying.py").write_text(LIBRARY)
     whole.start()
 
-    assert place.process("auto").returncode == -signal.SIGKILL
+    assert walk.process("auto").returncode == -signal.SIGKILL
 
-    assert read_journal(place.run.path, place.run.record.run_id).epochs == (0,)
-    place.edit(*DYING)
-    assert place.policy("auto").exit_code == 0
-    assert place.outcome() == whole.outcome()
+    assert read_journal(walk.run.path, walk.run.record.run_id).epochs == (0,)
+    walk.edit(*DYING)
+    assert walk.policy("auto").exit_code == 0
+    assert walk.outcome() == whole.outcome()
 
 
 @pytest.mark.long
 def test_saved_beside_the_run_or_not_the_bits_are_the_same(tmp_path):
-    places = [
-        Place(tmp_path / how, ("stop:", f"checkpoint: {{async: {how}}}\nstop:"))
-        for how in ("true", "false")
+    walks = [
+        WalkJob(
+            tmp_path / is_asynchronous,
+            ("stop:", f"checkpoint: {{async: {is_asynchronous}}}\nstop:"),
+        )
+        for is_asynchronous in ("true", "false")
     ]
-    for place in places:
-        place.start()
+    for walk in walks:
+        walk.start()
         for epoch in (1, 3):
-            place.resume(epoch=epoch)
+            walk.resume(epoch=epoch)
 
-    beside, still = (place.outcome() for place in places)
-    assert beside == still
+    asynchronous, synchronous = (walk.outcome() for walk in walks)
+    assert asynchronous == synchronous
 
 
 def test_a_failed_epoch_does_not_take_the_one_before_with_it(tmp_path):
     failing = ('steps: ["v = v * 0.5 + rng.normal(size=3)"]', FAILING)
-    place = Place(tmp_path, failing, ("stop:", "checkpoint: {async: true}\nstop:"))
+    walk = WalkJob(tmp_path, failing, ("stop:", "checkpoint: {async: true}\nstop:"))
 
     with pytest.raises(TaskFailedError):
-        place.start()
+        walk.start()
 
-    assert place.run.record.epoch == 2
-    assert read_journal(place.run.path, place.run.record.run_id).epochs == (0, 1, 2)
+    assert walk.run.record.epoch == 2
+    assert read_journal(walk.run.path, walk.run.record.run_id).epochs == (0, 1, 2)
 
 
 FAILING = 'steps: ["v = v * 0.5 + rng.normal(size=3)", {assert: "epoch < 3"}]'
 
 
 def test_the_last_of_max_epochs_is_durable_when_the_invocation_ends(tmp_path):
-    place = Place(tmp_path, ("stop:", "checkpoint: {async: true}\nstop:"))
+    walk = WalkJob(tmp_path, ("stop:", "checkpoint: {async: true}\nstop:"))
 
-    result = place.start(max_epochs=2)
+    result = walk.start(max_epochs=2)
 
     assert (result.exit_code, result.epoch) == (75, 2)
-    assert place.store.epochs() == (0, 1, 2)
+    assert walk.store.epochs() == (0, 1, 2)

@@ -4,20 +4,20 @@ from jobrun.core.errors import Fault
 from jobrun.core.events import Noted
 from jobrun.runner.invocation import fan_out_events, report_warnings
 from jobrun.runner.options import RunOptions
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 
 
 def test_a_terminal_that_goes_away_ends_the_display_and_not_the_run(tmp_path):
-    place = Place(tmp_path)
+    walk = WalkJob(tmp_path)
     shown = []
 
     def listener(event):
         shown.append(event)
         raise BrokenPipeError
 
-    place.start(max_epochs=1)
-    run = place.run
-    with fan_out_events(run, place.load()[1], listener, 0, RunOptions()) as listen:
+    walk.start(max_epochs=1)
+    run = walk.run
+    with fan_out_events(run, walk.load()[1], listener, 0, RunOptions()) as listen:
         listen(Noted("one"))
         listen(Noted("two"))
 
@@ -28,8 +28,8 @@ def test_a_terminal_that_goes_away_ends_the_display_and_not_the_run(tmp_path):
 
 
 def test_warnings_are_told_with_their_mend():
-    told = []
+    events = []
 
-    report_warnings((Fault("W180", "prog is not on PATH", "install it"),), told.append)
+    report_warnings((Fault("W180", "prog is not on PATH", "install it"),), events.append)
 
-    assert told == [Noted("prog is not on PATH (install it)", "warning")]
+    assert events == [Noted("prog is not on PATH (install it)", "warning")]

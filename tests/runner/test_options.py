@@ -31,13 +31,13 @@ def test_options_and_results_cannot_be_changed():
 
 
 def test_nodes_are_told_in_whose_place_they_are():
-    given = ("t_1=t_0", "t_3=t_0", "t_1=t_0")
+    node_options = ("t_1=t_0", "t_3=t_0", "t_1=t_0")
 
-    assert parse_node_map(NODES, given) == {"t_1": "t_0", "t_3": "t_0"}
+    assert parse_node_map(NODES, node_options) == {"t_1": "t_0", "t_3": "t_0"}
 
 
 @pytest.mark.parametrize(
-    ("given", "why", "mend"),
+    ("node_options", "why", "mend"),
     [
         (["t_1"], "it is not NODE=NODE", "--map t_3=t_0"),
         (["t_1=u_0"], "there is no node 'u_0'", "did you mean 't_0'"),
@@ -48,9 +48,9 @@ def test_nodes_are_told_in_whose_place_they_are():
         (["t_1=t_0", "t_0=t_1"], "is itself in the place of", "leave one of them out"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(given, why, mend):
+def test_what_cannot_be_meant_is_refused(node_options, why, mend):
     with pytest.raises(UsageError) as caught:
-        parse_node_map(NODES, given)
+        parse_node_map(NODES, node_options)
     fault = caught.value.faults[0]
 
     assert fault.code == "E403"

@@ -19,7 +19,7 @@ from jobrun.testing.graphs import steps
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.compare import same_bits
 from tests.support.checkpoints import write
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 
 A = {"w": np.arange(6.0), "k": 4, "readers/train": 7}
 B = {"w": np.float32(0.5), "v": "text"}
@@ -27,26 +27,26 @@ B = {"w": np.float32(0.5), "v": "text"}
 
 @pytest.fixture
 def store(tmp_path):
-    made = DirectoryStore(str(tmp_path / "checkpoints"))
-    staged = made.stage(2)
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    staged = store.stage(2)
     files = tuple(
         write(Path(staged), values, node=node, epoch=2) for node, values in (("a", A), ("b", B))
     )
-    made.commit(staged, Manifest(2, RUN_ID, 0, files, "sha256:" + "0" * 64))
-    return made
+    store.commit(staged, Manifest(2, RUN_ID, 0, files, "sha256:" + "0" * 64))
+    return store
 
 
 @pytest.fixture
 def session(tmp_path):
-    one = session_of(tmp_path, "a", "b", "c")
-    yield one
-    one.close()
+    session = session_of(tmp_path, "a", "b", "c")
+    yield session
+    session.close()
 
 
 def session_of(path, *nodes):
-    one = ThreadsSession()
-    one.open(Cluster(tuple(map(Node, nodes))), RunContext(0, str(path), str(path)))
-    return one
+    session = ThreadsSession()
+    session.open(Cluster(tuple(map(Node, nodes))), RunContext(0, str(path), str(path)))
+    return session
 
 
 def blobs(session, *nodes):
@@ -58,9 +58,9 @@ def blobs(session, *nodes):
 
 
 def test_a_plain_name_is_loaded_into_every_node_that_saved_it(session, store):
-    found = load_blobs_from_checkpoints(session, store, 2, ["w", "k"])
+    loaded = load_blobs_from_checkpoints(session, store, 2, ["w", "k"])
 
-    assert found == {"w": ("a", "b"), "k": ("a",)}
+    assert loaded == {"w": ("a", "b"), "k": ("a",)}
     now = blobs(session, "a", "b", "c")
     assert set(now) == {"a.w", "a.k", "b.w"}
     assert same_bits(now["a.w"], A["w"])
@@ -68,16 +68,16 @@ def test_a_plain_name_is_loaded_into_every_node_that_saved_it(session, store):
 
 
 def test_a_name_with_its_node_is_loaded_into_that_one(session, store):
-    found = load_blobs_from_checkpoints(session, store, 2, ["b.w", "a.readers/train"])
+    loaded = load_blobs_from_checkpoints(session, store, 2, ["b.w", "a.readers/train"])
 
-    assert found == {"b.w": ("b",), "a.readers/train": ("a",)}
+    assert loaded == {"b.w": ("b",), "a.readers/train": ("a",)}
     assert set(blobs(session, "a", "b")) == {"a.readers/train", "b.w"}
 
 
 def test_what_no_file_holds_is_not_found_and_makes_nothing(session, store):
-    found = load_blobs_from_checkpoints(session, store, 2, ["no", "v", "c.w", "b.k"])
+    loaded = load_blobs_from_checkpoints(session, store, 2, ["no", "v", "c.w", "b.k"])
 
-    assert found == {"no": (), "v": ("b",), "c.w": (), "b.k": ()}
+    assert loaded == {"no": (), "v": ("b",), "c.w": (), "b.k": ()}
     assert set(blobs(session, "a", "b", "c")) == {"b.v"}
 
 
@@ -127,13 +127,13 @@ def test_an_epoch_that_is_not_there_is_told(session, store):
 
 
 def test_a_session_without_the_node_is_told_before_anything_is_read(tmp_path, store):
-    one = session_of(tmp_path, "a")
+    session = session_of(tmp_path, "a")
     with pytest.raises(CheckpointError, match="no node 'b'"):
-        load_blobs_from_checkpoints(one, store, 2, ["w"])
-    assert one.names("a") == ()
+        load_blobs_from_checkpoints(session, store, 2, ["w"])
+    assert session.names("a") == ()
 
-    assert load_blobs_from_checkpoints(one, store, 2, ["a.w"]) == {"a.w": ("a",)}
-    one.close()
+    assert load_blobs_from_checkpoints(session, store, 2, ["a.w"]) == {"a.w": ("a",)}
+    session.close()
 
 
 def test_it_is_told_how_long_each_node_took(session, store):
@@ -151,13 +151,13 @@ def test_it_is_told_how_long_each_node_took(session, store):
 @pytest.mark.parametrize("outside", [False, True])
 def test_a_run_or_a_directory_is_a_source_too(session, tmp_path, outside):
     edits = [("stop:", "checkpoint: {dir: ck}\nstop:")] if outside else []
-    place = Place(tmp_path / "walk", *edits)
-    place.start()
+    walk = WalkJob(tmp_path / "walk", *edits)
+    walk.start()
 
-    assert load_blobs_from_checkpoints(session, place.run, 4, ["w"]) == {"w": ("a",)}
+    assert load_blobs_from_checkpoints(session, walk.run, 4, ["w"]) == {"w": ("a",)}
 
     if not outside:
-        root = place.run.path / "checkpoints"
+        root = walk.run.path / "checkpoints"
         assert load_blobs_from_checkpoints(session, root, 1, ["b.v"]) == {"b.v": ("b",)}
 
 

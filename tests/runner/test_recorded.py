@@ -65,11 +65,11 @@ def test_an_edited_recorded_spec_is_refused_and_nothing_is_written(run, command,
 
     assert invoke([*command]) == 5
 
-    said = capsys.readouterr().err
-    assert "E441" in said
-    assert "resolved.yaml is not the spec that this run recorded" in said
-    assert "jobrun resume" in said
-    assert "--spec add.yaml" in said
+    printed = capsys.readouterr().err
+    assert "E441" in printed
+    assert "resolved.yaml is not the spec that this run recorded" in printed
+    assert "jobrun resume" in printed
+    assert "--spec add.yaml" in printed
     assert _contents(run.parent) == before
 
 
@@ -77,9 +77,9 @@ def test_any_flipped_bit_of_the_recorded_spec_is_refused(run, capsys):
     path = run / "spec" / "resolved.yaml"
     good = path.read_bytes()
     codes = set()
-    for place in range(0, len(good), 7):
+    for offset in range(0, len(good), 7):
         bad = bytearray(good)
-        bad[place] ^= 1 << (place % 7)
+        bad[offset] ^= 1 << (offset % 7)
         path.write_bytes(bad)
         codes.add(invoke(["resume", "--strict", "-q"]))
     assert codes == {4, 5}
@@ -112,9 +112,9 @@ def test_another_spec_beside_an_edited_record_is_drift(run, capsys):
     (run.parents[2] / "add.yaml").write_text(SPEC.replace("x + by", "x - by"))
 
     assert invoke(["resume", "add", "--spec", "add.yaml"]) == 5
-    said = capsys.readouterr().err
-    assert "E369" in said
-    assert "--accept-drift spec" in said
+    printed = capsys.readouterr().err
+    assert "E369" in printed
+    assert "--accept-drift spec" in printed
     assert invoke(["resume", "--spec", "add.yaml", "--accept-drift", "spec", "-q"]) == 0
 
 
@@ -150,17 +150,17 @@ def test_a_fault_of_a_resumed_run_points_at_the_file_its_author_wrote(
     capsys.readouterr()
 
     assert invoke(["resume"]) == 1
-    said = capsys.readouterr().err
-    assert "add.yaml:11:" in said
-    assert '{assert: "x < 4"' in said
-    assert "resolved.yaml" not in said
+    printed = capsys.readouterr().err
+    assert "add.yaml:11:" in printed
+    assert '{assert: "x < 4"' in printed
+    assert "resolved.yaml" not in printed
 
     (tmp_path / "add.yaml").write_text("\n\n" + text)
     assert invoke(["resume"]) == 1
-    said = capsys.readouterr().err
-    kept = os.path.relpath(only_run(tmp_path / "runs") / "spec" / "add.yaml")
-    assert f"{kept}:11:" in said
-    assert "add.yaml has changed since" in said
+    printed = capsys.readouterr().err
+    copy_path = os.path.relpath(only_run(tmp_path / "runs") / "spec" / "add.yaml")
+    assert f"{copy_path}:11:" in printed
+    assert "add.yaml has changed since" in printed
 
 
 def test_a_value_of_an_option_of_the_start_has_that_place(tmp_path, monkeypatch):
@@ -183,8 +183,8 @@ def test_a_value_of_an_option_of_the_start_has_that_place(tmp_path, monkeypatch)
 def test_places_of_included_files_survive(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "parts").mkdir()
-    head, _, rest = SPEC.partition("epoch:")
-    tail = rest.replace("x < 100", "x < 4").replace("x = x + by", "x = x + by # more")
+    head, _, epochs = SPEC.partition("epoch:")
+    tail = epochs.replace("x < 100", "x < 4").replace("x = x + by", "x = x + by # more")
     (tmp_path / "parts" / "rest.yaml").write_text(f"epoch:{tail}")
     (tmp_path / "add.yaml").write_text("include: [parts/rest.yaml]\n" + head)
     assert invoke(["run", "add.yaml", "--max-epochs", "2", "-q"]) == 75

@@ -25,13 +25,13 @@ class Bench:
         self.path = path
         self.store = DirectoryStore(str(path / "checkpoints"))
         self.events = []
-        self.own = RunMetadata(self.store, path, RUN_ID)
+        self.run_metadata = RunMetadata(self.store, path, RUN_ID)
 
     def save(self, *epochs):
-        with self.own.opened(self.events.append):
+        with self.run_metadata.opened(self.events.append):
             for epoch in epochs:
                 write_epoch(self.store, epoch)
-                self.own.written(epoch, 0)
+                self.run_metadata.written(epoch, 0)
 
     def damage(self, epoch):
         path = self.path / "checkpoints" / f"epoch-{epoch:06d}" / "n.h5"
@@ -47,8 +47,8 @@ class TestRunMetadata(MetadataContract):
     @pytest.fixture
     def handler(self, tmp_path):
         bench = Bench(tmp_path)
-        with bench.own.opened(bench.events.append):
-            yield bench.own
+        with bench.run_metadata.opened(bench.events.append):
+            yield bench.run_metadata
 
     def save_epoch(self, handler, epoch):
         write_epoch(handler._store, epoch)
@@ -64,75 +64,80 @@ def test_what_was_written_is_promised_in_the_journal(bench):
 def test_times_go_to_the_listeners(bench):
     times = CheckpointTimes("save", 0, 1, 0.5, 0.0, "n", ())
 
-    with bench.own.opened(bench.events.append):
-        bench.own.report(times)
+    with bench.run_metadata.opened(bench.events.append):
+        bench.run_metadata.report(times)
 
     assert bench.events == [times]
 
 
 def test_the_reason_says_why_this_epoch(bench):
-    assert bench.own.last_epoch(None) == Chosen(-1, "no epoch has been saved yet")
+    assert bench.run_metadata.last_epoch(None) == Chosen(-1, "no epoch has been saved yet")
     bench.save(0, 1, 2)
-    assert bench.own.last_epoch(None) == Chosen(2, "the newest that is saved")
-    assert bench.own.last_epoch(1) == Chosen(1, "it was asked for")
+    assert bench.run_metadata.last_epoch(None) == Chosen(2, "the newest that is saved")
+    assert bench.run_metadata.last_epoch(1) == Chosen(1, "it was asked for")
     bench.damage(2)
-    assert bench.own.last_epoch(None) == Chosen(1, "the newest that can be used; 1 newer cannot")
-    assert not bench.own.accessible(2)
+    assert bench.run_metadata.last_epoch(None) == Chosen(
+        1, "the newest that can be used; 1 newer cannot"
+    )
+    assert not bench.run_metadata.accessible(2)
 
 
 def test_a_damaged_journal_is_put_aside_only_for_a_wanted_epoch(bench):
     bench.save(0, 1)
     (bench.path / JOURNAL_NAME).write_bytes(b"odd\nodd\n")
     with pytest.raises(CheckpointError):
-        bench.own.last_epoch(None)
+        bench.run_metadata.last_epoch(None)
 
-    assert bench.own.last_epoch(1).epoch == 1
-    with bench.own.opened(bench.events.append):
-        bench.own.recover(bench.events.append)
+    assert bench.run_metadata.last_epoch(1).epoch == 1
+    with bench.run_metadata.opened(bench.events.append):
+        bench.run_metadata.recover(bench.events.append)
 
     assert read_journal(bench.path, RUN_ID).newest == 1
 
 
 class Saying(Remembering):
-    def __init__(self, said):
+    def __init__(self, answer):
         super().__init__()
-        self.said = said
+        self.answer = answer
 
     def last_epoch(self, wanted):
         self.wanted = wanted
-        return self.said
+        return self.answer
 
 
 def test_without_another_the_runs_own_word_holds(bench):
     bench.save(0, 1)
 
-    assert choose_epoch(bench.own, None, None).epoch == 1
-    assert choose_epoch(bench.own, CheckedHandler(Saying(None)), 0).epoch == 0
+    assert choose_epoch(bench.run_metadata, None, None).epoch == 1
+    assert choose_epoch(bench.run_metadata, CheckedHandler(Saying(None)), 0).epoch == 0
 
 
 def test_another_may_choose_an_older_epoch_which_begins_a_new_generation(bench):
     bench.save(0, 1, 2)
 
-    chosen = choose_epoch(bench.own, CheckedHandler(Saying(Chosen(1, "2 diverged"))), None)
+    chosen = choose_epoch(bench.run_metadata, CheckedHandler(Saying(Chosen(1, "2 diverged"))), None)
 
     assert chosen == Chosen(1, "Saying says: 2 diverged")
-    assert (bench.own.recovery.epoch, bench.own.recovery.generation) == (1, 1)
+    assert (bench.run_metadata.recovery.epoch, bench.run_metadata.recovery.generation) == (1, 1)
     assert build_choice_note(chosen) == Noted("continuing from epoch 1: Saying says: 2 diverged")
 
 
 def test_another_that_names_the_newest_begins_no_new_generation(bench):
     bench.save(0, 1)
 
-    choose_epoch(bench.own, CheckedHandler(Saying(Chosen(1, "newest"))), None)
+    choose_epoch(bench.run_metadata, CheckedHandler(Saying(Chosen(1, "newest"))), None)
 
-    assert (bench.own.recovery.generation, bench.own.recovery.superseded) == (0, ())
+    assert (bench.run_metadata.recovery.generation, bench.run_metadata.recovery.superseded) == (
+        0,
+        (),
+    )
 
 
 def test_anothers_word_counts_before_the_users_and_it_is_told_what_the_user_said(bench):
     bench.save(0, 1, 2)
     other = Saying(Chosen(1, "because"))
 
-    assert choose_epoch(bench.own, CheckedHandler(other), 0).epoch == 1
+    assert choose_epoch(bench.run_metadata, CheckedHandler(other), 0).epoch == 1
     assert other.wanted == 0
 
 
@@ -141,7 +146,7 @@ def test_another_cannot_choose_what_cannot_be_used(bench):
     bench.damage(1)
     for epoch in (1, 7):
         with pytest.raises(CheckpointError):
-            choose_epoch(bench.own, CheckedHandler(Saying(Chosen(epoch, ""))), None)
+            choose_epoch(bench.run_metadata, CheckedHandler(Saying(Chosen(epoch, ""))), None)
 
 
 def test_a_named_epoch_makes_up_for_a_lost_one(bench):
@@ -149,17 +154,20 @@ def test_a_named_epoch_makes_up_for_a_lost_one(bench):
     bench.store.remove((1,))
 
     assert (
-        choose_epoch(bench.own, CheckedHandler(Saying(Chosen(0, "all there is"))), None).epoch == 0
+        choose_epoch(
+            bench.run_metadata, CheckedHandler(Saying(Chosen(0, "all there is"))), None
+        ).epoch
+        == 0
     )
 
 
 def test_a_run_never_begins_anew_on_anothers_word(bench):
     begin = CheckedHandler(Saying(Chosen(-1, "anew")))
-    assert choose_epoch(bench.own, begin, None).epoch == -1
+    assert choose_epoch(bench.run_metadata, begin, None).epoch == -1
     bench.save(0)
 
     with pytest.raises(CheckpointError, match="E323"):
-        choose_epoch(bench.own, begin, None)
+        choose_epoch(bench.run_metadata, begin, None)
 
 
 class Broken(Remembering):
@@ -174,13 +182,13 @@ class Broken(Remembering):
 
 
 @pytest.mark.parametrize(
-    ("what", "arguments"), [("last_epoch", (None,)), ("accessible", (0,)), ("written", (0, 0))]
+    ("method", "arguments"), [("last_epoch", (None,)), ("accessible", (0,)), ("written", (0, 0))]
 )
-def test_a_handler_of_others_that_fails_is_named(what, arguments):
+def test_a_handler_of_others_that_fails_is_named(method, arguments):
     with pytest.raises(EnvironmentFaultError) as caught:
-        getattr(CheckedHandler(Broken()), what)(*arguments)
+        getattr(CheckedHandler(Broken()), method)(*arguments)
 
     (fault,) = caught.value.faults
     assert fault.code == "E322"
     assert "Broken" in fault.message
-    assert what in fault.message
+    assert method in fault.message

@@ -46,16 +46,16 @@ def test_progress_comes_back_from_json():
 
 def test_the_form_does_not_depend_on_the_order_of_outputs():
     refs = [OutputRef("t", "local", name) for name in "ab"]
-    one = Progress(outputs=dict.fromkeys(refs, 1))
+    progress = Progress(outputs=dict.fromkeys(refs, 1))
     other = Progress(outputs=dict.fromkeys(reversed(refs), 1))
 
-    assert json.dumps(to_json(one)) == json.dumps(to_json(other))
+    assert json.dumps(to_json(progress)) == json.dumps(to_json(other))
 
 
-@pytest.mark.parametrize("form", [{}, {**to_json(FULL), "outputs": [1]}])
-def test_a_form_of_another_make_is_a_checkpoint_error(form):
+@pytest.mark.parametrize("content", [{}, {**to_json(FULL), "outputs": [1]}])
+def test_a_form_of_another_make_is_a_checkpoint_error(content):
     with pytest.raises(CheckpointError, match="no valid progress of the run"):
-        from_json(form)
+        from_json(content)
 
 
 VALUES = [

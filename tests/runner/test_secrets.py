@@ -59,14 +59,14 @@ def test_no_file_of_a_run_has_the_value(folder, capsys):
 def test_a_resume_asks_for_the_value_and_compares_its_digest(folder, capsys):
     for words in (["resume"], ["resume", "--dry-run"], ["fork", "hush"]):
         assert invoke(words) == 3, words
-        told = capsys.readouterr().err
-        assert "E448" in told
-        assert "--set params.password=VALUE" in told
+        printed = capsys.readouterr().err
+        assert "E448" in printed
+        assert "--set params.password=VALUE" in printed
     assert invoke(["resume", "--set", "params.password=other-value"]) == 5
-    told = capsys.readouterr().err
-    assert "params.password" in told
-    assert "other-value" not in told
-    assert VALUE not in told
+    printed = capsys.readouterr().err
+    assert "params.password" in printed
+    assert "other-value" not in printed
+    assert VALUE not in printed
     assert invoke(["resume", "-q", *GIVEN]) == 0
     assert max(epochs(only_run(folder / "runs"))) == 4
 
@@ -84,12 +84,14 @@ def test_a_value_of_the_environment_needs_no_option(tmp_path, monkeypatch):
     assert invoke(["resume", "-q"]) == 0
 
 
-@pytest.mark.parametrize("form", ["{default: VALUE}", "{type: text, secret: true, default: VALUE}"])
-def test_whatever_form_an_option_has_its_text_is_not_kept(tmp_path, monkeypatch, form):
+@pytest.mark.parametrize(
+    "yaml_text", ["{default: VALUE}", "{type: text, secret: true, default: VALUE}"]
+)
+def test_whatever_form_an_option_has_its_text_is_not_kept(tmp_path, monkeypatch, yaml_text):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hush.yaml").write_text(SPEC)
     words = ["run", "hush.yaml", "--max-epochs", "1", "-q"]
-    words += ["--set", f"params={{password: {form.replace('VALUE', VALUE)}}}"]
+    words += ["--set", f"params={{password: {yaml_text.replace('VALUE', VALUE)}}}"]
     monkeypatch.setattr("sys.argv", ["jobrun", *words])
     invoke(words)
     assert _files_with(tmp_path, VALUE) == []
@@ -127,8 +129,8 @@ def test_what_is_wrong_with_a_value_is_told_without_it(tmp_path):
 def test_plan_and_validate_show_no_value(folder, capsys):
     for command in ("plan", "validate", "graph"):
         assert invoke([command, "hush.yaml", *GIVEN]) == 0
-        told = capsys.readouterr()
-        assert VALUE not in told.out + told.err
+        printed = capsys.readouterr()
+        assert VALUE not in printed.out + printed.err
 
 
 def test_files_that_may_hold_values_are_for_their_owner_only(folder):

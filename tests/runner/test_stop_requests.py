@@ -168,20 +168,20 @@ def test_other_signals_are_not_requests():
 
 
 def test_outside_the_main_thread_no_handler_is_installed():
-    found = []
+    seen = []
 
     def run():
         before = signal.getsignal(signal.SIGTERM)
         with StopRequests(lambda: None) as requests:
-            found.append(signal.getsignal(signal.SIGTERM) == before)
+            seen.append(signal.getsignal(signal.SIGTERM) == before)
             requests.ask("a test")
-            found.append(requests.reason)
+            seen.append(requests.reason)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
 
-    assert found == [True, "a test"]
+    assert seen == [True, "a test"]
 
 
 def test_a_storm_of_signals_ends_in_one_request():
@@ -271,18 +271,18 @@ def test_early_handlers_are_gone_afterwards():
 
 
 def test_in_another_thread_early_signals_are_left_alone():
-    found = []
+    handlers = []
 
     def run():
         with exit_on_early_signal():
-            found.append(signal.getsignal(signal.SIGTERM))
+            handlers.append(signal.getsignal(signal.SIGTERM))
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
 
-    assert found == [before]
+    assert handlers == [before]
 
 
 @pytest.fixture
@@ -342,6 +342,6 @@ def test_it_listens_in_a_process_with_more_files_than_select_knows():
             os.kill(os.getpid(), signal.SIGTERM)
             wait_until(lambda: requests.reason)
     finally:
-        for one in opened:
-            os.close(one)
+        for descriptor in opened:
+            os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)

@@ -17,9 +17,11 @@ stop: [epochs: 1]
 
 
 def test_each_task_is_told_with_its_group_node_and_needs(tmp_path):
-    found = [(one.group, one.task, one.node) for one in task_facts(job_of(tmp_path, SPEC))]
+    described = [
+        (facts.group, facts.task, facts.node) for facts in task_facts(job_of(tmp_path, SPEC))
+    ]
 
-    assert found == [
+    assert described == [
         ("init", "i", "a_0"),
         ("init", "i", "a_1"),
         ("epoch", "s", "a_0"),

@@ -36,8 +36,8 @@ def clock():
 
 
 def job(**changes):
-    made = Job("j", Cluster((Node("a"),)), TaskGroup("init"), TaskGroup("epoch"))
-    return replace(made, **changes)
+    job_ = Job("j", Cluster((Node("a"),)), TaskGroup("init"), TaskGroup("epoch"))
+    return replace(job_, **changes)
 
 
 def ran(account, clock, seconds, *events):
@@ -151,42 +151,42 @@ def test_waits_of_an_attempt_that_failed_do_not_count(clock):
 
 
 def test_a_record_is_made_after_init_and_at_the_end_and_starts_add_up():
-    found = []
-    recorder = UsageRecorder(found.append, TimeAccount(), None, job())
+    events = []
+    recorder = UsageRecorder(events.append, TimeAccount(), None, job())
     recorder.listen(GroupEnded("init", 0, 1.0))
     recorder.close()
-    again = UsageRecorder(found.append, TimeAccount(), found[-1], job())
+    again = UsageRecorder(events.append, TimeAccount(), events[-1], job())
     again.close()
 
-    records = [one for one in found if isinstance(one, UsageMeasured)]
-    assert [(one.epoch, one.starts) for one in records] == [(0, 1), (0, 1), (-1, 2)]
+    records = [event for event in events if isinstance(event, UsageMeasured)]
+    assert [(event.epoch, event.starts) for event in records] == [(0, 1), (0, 1), (-1, 2)]
     assert records[2].before == records[1].times
     assert records[0].processes[0].peak_bytes > 0
 
 
 def test_epochs_too_short_for_a_record_each_share_one():
-    found = []
-    recorder = UsageRecorder(found.append, TimeAccount(), None, job())
+    events = []
+    recorder = UsageRecorder(events.append, TimeAccount(), None, job())
     for epoch in range(1, 200):
         recorder.listen(EpochEnded(epoch, 0.0, (), ()))
     recorder.close()
 
-    records = [one.epoch for one in found if isinstance(one, UsageMeasured)]
+    records = [event.epoch for event in events if isinstance(event, UsageMeasured)]
     assert len(records) < 100
     assert (records[0], records[-1]) == (1, 199)
 
 
 def test_nodes_are_recorded_with_what_they_reported_last_and_growth_at_once():
-    found = []
-    recorder = UsageRecorder(found.append, TimeAccount(), None, job())
+    events = []
+    recorder = UsageRecorder(events.append, TimeAccount(), None, job())
     recorder.listen(EpochEnded(1, 0.0, (), ()))
     recorder.listen(ProcessMeasured(ProcessUse("a", 1)))
     recorder.listen(ProcessMeasured(ProcessUse("a", 2), grown=True))
     recorder.close()
 
-    inside = [one for one in found if isinstance(one, UsageMeasured) and one.within]
-    assert [(one.epoch, one.processes[1]) for one in inside] == [(1, ProcessUse("a", 2))]
-    assert not [one for one in found if isinstance(one, ProcessMeasured)]
+    inside = [event for event in events if isinstance(event, UsageMeasured) and event.within]
+    assert [(event.epoch, event.processes[1]) for event in inside] == [(1, ProcessUse("a", 2))]
+    assert not [event for event in events if isinstance(event, ProcessMeasured)]
 
 
 EACH = CheckpointPolicy(every_epochs=1)

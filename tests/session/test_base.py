@@ -59,11 +59,11 @@ def test_a_defect_goes_before_all_others():
 
 
 def test_the_error_names_the_tasks_if_each_failure_is_of_one():
-    one, two = TaskFailedError.of("E200", "one"), TaskFailedError.of("E200", "two")
+    first, second = TaskFailedError.of("E200", "one"), TaskFailedError.of("E200", "two")
 
-    assert merge_errors([one, two], ["b", "a"]).tasks == ("a", "b")
-    assert merge_errors([one, two], ["b", ""]).tasks == ()
-    assert merge_errors([one]).tasks == ()
+    assert merge_errors([first, second], ["b", "a"]).tasks == ("a", "b")
+    assert merge_errors([first, second], ["b", ""]).tasks == ()
+    assert merge_errors([first]).tasks == ()
 
 
 class Point:

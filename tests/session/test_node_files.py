@@ -44,20 +44,20 @@ STATE = (("a", ("w",)), ("b", ("w",)))
 
 
 def share_of(step):
-    one = replace(task("t", "x = 1", node="a"), steps=(step,))
-    return partition_group(group(one)).by_node["a"]
+    loading = replace(task("t", "x = 1", node="a"), steps=(step,))
+    return partition_group(group(loading)).by_node["a"]
 
 
 def test_a_node_gets_the_files_that_it_loads_and_no_others(tmp_path):
     names = ("a.h5", "part.h5", "other")
     for name in names:
         (tmp_path / name).write_text(name)
-    own, part, other = (str(tmp_path / name) for name in names)
-    step = LoadState(own, ("w",), 4, "r", "", parts=(FilePart(part, "b", "", ()),))
+    loaded, part, other = (str(tmp_path / name) for name in names)
+    step = LoadState(loaded, ("w",), 4, "r", "", parts=(FilePart(part, "b", "", ()),))
 
     share = share_of(step)
 
-    assert serve_chunk(share, own, 0).data.tobytes() == b"a.h5"
+    assert serve_chunk(share, loaded, 0).data.tobytes() == b"a.h5"
     assert serve_chunk(share, part, 0).data.tobytes() == b"part.h5"
     with pytest.raises(RuntimeError, match="does not load"):
         serve_chunk(share, other, 0)
@@ -125,25 +125,25 @@ class FarNode:
 
 
 @pytest.fixture
-def place(tmp_path):
+def url(tmp_path):
     return parse_object_url(f"memory://{tmp_path.name}/r")
 
 
-def brought(tmp_path, place, incarnation=3):
+def brought(tmp_path, url, incarnation=3):
     def bring(node, token):
         file = write(tmp_path, node=node)
-        upload_file(place, 3, file, str(tmp_path / file.name))
+        upload_file(url, 3, file, str(tmp_path / file.name))
         return UploadedSave(token, incarnation, (NodeSave(file),))
 
     return bring
 
 
-def test_where_nodes_bring_files_only_that_is_noted_here(tmp_path, place):
+def test_where_nodes_bring_files_only_that_is_noted_here(tmp_path, url):
     (staged := tmp_path / ".tmp-save").mkdir()
-    link = FarNode("a", 3, brought(tmp_path, place))
+    link = FarNode("a", 3, brought(tmp_path, url))
     tickets = [Ticket(node, 3, number) for number, node in enumerate(("a", "b"))]
 
-    saves = upload_from_nodes(tickets, str(staged), str(place), lambda node: link)
+    saves = upload_from_nodes(tickets, str(staged), str(url), lambda node: link)
 
     assert [save.file.node for save in saves] == ["a", "b"]
     assert sorted(path.name for path in staged.iterdir()) == ["a.h5.url", "b.h5.url"]
@@ -154,29 +154,29 @@ def test_where_nodes_bring_files_only_that_is_noted_here(tmp_path, place):
     assert store.verify(3) is None
 
 
-@pytest.mark.parametrize("what", ["another save", "another incarnation"])
-def test_what_was_brought_for_something_else_is_refused(tmp_path, place, what):
+@pytest.mark.parametrize("foreign", ["another save", "another incarnation"])
+def test_what_was_brought_for_something_else_is_refused(tmp_path, url, foreign):
     (staged := tmp_path / ".tmp-save").mkdir()
-    bring = brought(tmp_path, place, 2 if what == "another incarnation" else 3)
-    token = {"another save": ".tmp-before"}.get(what, ".tmp-save")
+    bring = brought(tmp_path, url, 2 if foreign == "another incarnation" else 3)
+    token = {"another save": ".tmp-before"}.get(foreign, ".tmp-save")
     link = FarNode("a", 3, lambda node, _: bring(node, token))
 
     with pytest.raises(EnvironmentFaultError, match="was to be of save") as caught:
-        upload_from_nodes([Ticket("a", 3, 1)], str(staged), str(place), lambda node: link)
+        upload_from_nodes([Ticket("a", 3, 1)], str(staged), str(url), lambda node: link)
 
     assert caught.value.faults[0].code == "E327"
     assert list(staged.iterdir()) == []
 
 
-def test_a_node_is_told_where_the_files_are_that_it_loads_and_no_others(tmp_path, place):
-    reference = Reference(place, "epoch-000004/a.0.h5")
+def test_a_node_is_told_where_the_files_are_that_it_loads_and_no_others(tmp_path, url):
+    reference = Reference(url, "epoch-000004/a.0.h5")
     for name in ("a.h5", "b.h5"):
         write_reference(tmp_path / name, reference)
     (tmp_path / "b.h5").write_text("here")
-    own, here = (str(tmp_path / name) for name in ("a.h5", "b.h5"))
-    share = share_of(LoadState(own, ("w",), 4, "r", "", parts=(FilePart(here, "b", "", ()),)))
+    loaded, here = (str(tmp_path / name) for name in ("a.h5", "b.h5"))
+    share = share_of(LoadState(loaded, ("w",), 4, "r", "", parts=(FilePart(here, "b", "", ()),)))
 
-    assert serve_reference(share, own) == reference
+    assert serve_reference(share, loaded) == reference
     assert serve_reference(share, here) is None
     with pytest.raises(RuntimeError, match="does not load"):
         serve_reference(share, str(tmp_path / "c.h5"))
@@ -205,8 +205,8 @@ def test_a_file_that_is_damaged_on_its_way_is_refused(harness, tmp_path, monkeyp
     tickets = tickets_of(harness)
     write = node_files.write_chunks
 
-    def damaging(target, *rest):
-        size = write(target, *rest)
+    def damaging(target, *arguments):
+        size = write(target, *arguments)
         with target.open("r+b") as file:
             file.seek(size // 2)
             byte = file.read(1)[0]
@@ -223,7 +223,7 @@ def test_a_file_that_is_damaged_on_its_way_is_refused(harness, tmp_path, monkeyp
     assert {fault.code for fault in caught.value.faults} == {"E327"}
 
 
-def made(tmp_path, incarnation=1, node="a"):
+def node_directory(tmp_path, incarnation=1, node="a"):
     return NodeDirectory(node, WorkerFileSetup(incarnation, str(tmp_path / "v" / "jobrun-r")))
 
 
@@ -234,81 +234,81 @@ def answered(value) -> Reply:
 
 
 def test_without_one_files_are_where_the_master_says(tmp_path):
-    one = NodeDirectory()
+    directory = NodeDirectory()
 
-    assert one.stage("/x/.tmp-1") == "/x/.tmp-1"
-    with one.local_copy("/x/a.h5", lambda offset: Reply(), Reply) as path:
+    assert directory.stage("/x/.tmp-1") == "/x/.tmp-1"
+    with directory.local_copy("/x/a.h5", lambda offset: Reply(), Reply) as path:
         assert path == "/x/a.h5"
-    one.forget(".tmp-1")
-    one.close()
+    directory.forget(".tmp-1")
+    directory.close()
 
 
 def test_what_is_written_is_told_with_its_save_and_incarnation(tmp_path):
-    one = made(tmp_path, 4)
-    (staged := tmp_path / one.stage("save") / "a.h5").write_bytes(b"bytes")
+    directory = node_directory(tmp_path, 4)
+    (staged := tmp_path / directory.stage("save") / "a.h5").write_bytes(b"bytes")
 
-    piece = one.read_chunk("save", "a.h5", 1)
+    piece = directory.read_chunk("save", "a.h5", 1)
 
     assert (piece.token, piece.incarnation, piece.name) == ("save", 4, "a.h5")
     assert (piece.offset, piece.size_bytes, piece.data.tobytes()) == (1, 5, b"ytes")
-    one.forget("save")
+    directory.forget("save")
     assert not staged.parent.exists()
     with pytest.raises(EnvironmentFaultError) as caught:
-        one.read_chunk("save", "a.h5", 0)
+        directory.read_chunk("save", "a.h5", 0)
     assert caught.value.faults[0].code == "E327"
 
 
 def test_nodes_that_share_a_place_write_for_one_save_side_by_side(tmp_path):
-    one = made(tmp_path)
+    directory = node_directory(tmp_path)
 
-    assert one.stage("save") == one.stage("save")
+    assert directory.stage("save") == directory.stage("save")
 
 
 def test_names_from_elsewhere_do_not_lead_out_of_it(tmp_path):
-    one = made(tmp_path)
+    directory = node_directory(tmp_path)
     (tmp_path / "secret").write_text("s")
 
     with pytest.raises(EnvironmentFaultError):
-        one.read_chunk("../../../..", "../secret", 0)
+        directory.read_chunk("../../../..", "../secret", 0)
 
 
 def test_a_new_incarnation_removes_what_earlier_ones_left_and_nothing_of_other_nodes(tmp_path):
-    first, other = made(tmp_path), made(tmp_path, 2, "b")
+    first, other = node_directory(tmp_path), node_directory(tmp_path, 2, "b")
     first.stage("old")
-    kept = other.stage("mine")
+    staged = other.stage("mine")
     first.unlock()
 
-    second = made(tmp_path, 3)
+    second = node_directory(tmp_path, 3)
 
     assert [path.name[:2] for path in (tmp_path / "v" / "jobrun-r" / "a").iterdir()] == ["3-"]
-    assert (tmp_path / kept).is_dir()
+    assert (tmp_path / staged).is_dir()
     second.close()
     other.close()
     assert list((tmp_path / "v").iterdir()) == []
 
 
 def test_what_a_live_process_has_there_stays_whoever_begins_beside_it(tmp_path):
-    first = made(tmp_path)
-    kept = first.stage("mine")
+    first = node_directory(tmp_path)
+    staged = first.stage("mine")
 
-    copied = made(tmp_path)
+    copied = node_directory(tmp_path)
 
-    assert (tmp_path / kept).is_dir()
+    assert (tmp_path / staged).is_dir()
     copied.close()
-    assert (tmp_path / kept).is_dir()
+    assert (tmp_path / staged).is_dir()
     first.unlock()
-    made(tmp_path).close()
+    node_directory(tmp_path).close()
     assert list((tmp_path / "v").iterdir()) == []
 
 
 def test_what_somebody_is_just_making_there_stays_when_another_ends(tmp_path):
-    one = made(tmp_path)
+    directory = node_directory(tmp_path)
     node = tmp_path / "v" / "jobrun-r" / "a"
     making = os.open(node, os.O_RDONLY)
     fcntl.flock(making, fcntl.LOCK_EX)
     (node / "2-new").mkdir()
 
-    one.close()
+    directory.close()
 
     assert [path.name for path in node.iterdir()] == ["2-new"]
     os.close(making)
@@ -321,51 +321,53 @@ def test_a_file_of_the_master_is_here_while_it_is_read(tmp_path):
     def ask(offset):
         return answered(read_chunk(str(source), offset))
 
-    with made(tmp_path).local_copy(str(source), ask, lambda: answered(None)) as path:
+    with node_directory(tmp_path).local_copy(str(source), ask, lambda: answered(None)) as path:
         assert path != str(source)
         assert (tmp_path / path).read_bytes() == b"epoch"
     assert not (tmp_path / path).exists()
 
 
-def test_a_file_that_is_in_an_object_store_is_fetched_from_there(tmp_path, place):
-    Bucket(place).put_new("epoch-000004/a.0.h5", b"epoch")
-    where = answered(Reference(place, "epoch-000004/a.0.h5"))
+def test_a_file_that_is_in_an_object_store_is_fetched_from_there(tmp_path, url):
+    Bucket(url).put_new("epoch-000004/a.0.h5", b"epoch")
+    where = answered(Reference(url, "epoch-000004/a.0.h5"))
 
-    with made(tmp_path).local_copy("/x/a.h5", lambda offset: Reply(), lambda: where) as path:
+    with node_directory(tmp_path).local_copy(
+        "/x/a.h5", lambda offset: Reply(), lambda: where
+    ) as path:
         assert (tmp_path / path).read_bytes() == b"epoch"
     assert not (tmp_path / path).exists()
 
 
-def test_what_is_written_is_brought_to_the_object_store_and_told(tmp_path, place):
-    one = NodeDirectory(
-        "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(place))
+def test_what_is_written_is_brought_to_the_object_store_and_told(tmp_path, url):
+    directory = NodeDirectory(
+        "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(url))
     )
-    staged = Path(one.stage("save"))
+    staged = Path(directory.stage("save"))
     save = NodeSave(write(staged, node="a"), copy_s=1.0)
 
-    brought = one.upload("/there/save", 3, (save,))
+    brought = directory.upload("/there/save", 3, (save,))
 
     assert brought == UploadedSave("save", 4, (save,))
     assert list(staged.iterdir()) == []
-    assert Bucket(place).list() == {object_name(3, save.file): save.file.size_bytes}
-    assert made(tmp_path, 5, "b").upload("save", 3, (save,)) == (save,)
+    assert Bucket(url).list() == {object_name(3, save.file): save.file.size_bytes}
+    assert node_directory(tmp_path, 5, "b").upload("save", 3, (save,)) == (save,)
 
 
-def test_what_is_not_as_it_was_written_is_not_brought(tmp_path, place):
-    one = NodeDirectory(
-        "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(place))
+def test_what_is_not_as_it_was_written_is_not_brought(tmp_path, url):
+    directory = NodeDirectory(
+        "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(url))
     )
-    staged = Path(one.stage("save"))
+    staged = Path(directory.stage("save"))
     save = NodeSave(write(staged, node="a"))
     with (staged / "a.h5").open("r+b") as file:
         file.seek(save.file.size_bytes // 2)
         file.write(b"other")
 
     with pytest.raises(EnvironmentFaultError) as caught:
-        one.upload("save", 3, (save,))
+        directory.upload("save", 3, (save,))
 
     assert caught.value.faults[0].code == "E327"
-    assert Bucket(place).list() == {}
+    assert Bucket(url).list() == {}
 
 
 def test_a_place_of_somebody_else_or_a_file_is_refused(tmp_path):
@@ -373,7 +375,7 @@ def test_a_place_of_somebody_else_or_a_file_is_refused(tmp_path):
     (tmp_path / "v" / "jobrun-r").symlink_to(tmp_path)
 
     with pytest.raises(EnvironmentFaultError) as caught:
-        made(tmp_path)
+        node_directory(tmp_path)
     assert caught.value.faults[0].code == "E313"
 
     (tmp_path / "w").write_text("")

@@ -57,8 +57,8 @@ stop: [{epochs: 4}]
 """
 
 
-class Place:
-    """A folder with the spec, and its runs."""
+class WalkJob:
+    """The job "walk" in a folder with its spec and its runs."""
 
     def __init__(self, folder: Path, *edits: tuple[str, str]) -> None:
         self.folder = folder
@@ -164,7 +164,7 @@ def bits(value) -> tuple[object, ...]:
 
 def main(folder: str, resume: str, epoch: str = "") -> int:
     """Run with a policy, or resume from an epoch."""
-    place = Place.__new__(Place)
+    place = WalkJob.__new__(WalkJob)
     place.folder, place.events = Path(folder), []
     place.run_dir, place.spec = Path(folder, "runs"), Path(folder, "walk.yaml")
     try:

@@ -18,14 +18,14 @@ from jobrun.tools.checkpoint_maintenance import (
     prune,
     verify,
 )
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 
 EPOCHS = ("epochs: 4", "epochs: 12")
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("master"), EPOCHS)
+    place = WalkJob(tmp_path_factory.mktemp("master"), EPOCHS)
     place.start()
     return place
 
@@ -127,7 +127,7 @@ def test_pins_are_put_and_taken_off(found):
 
 def test_the_best_epochs_stay_by_the_metric_that_the_spec_names(tmp_path):
     keep = "checkpoint: {keep: {last: 12, best: {metric: loss, n: 1}}}\nstop:"
-    place = Place(tmp_path, EPOCHS, ("stop:", keep))
+    place = WalkJob(tmp_path, EPOCHS, ("stop:", keep))
     place.start()
     found = open_checkpoints("walk", place.run_dir)
     ((best, _),) = _scores(found)

@@ -26,7 +26,7 @@ from jobrun.tools.inspection import (
 )
 from jobrun.values.object_state import ObjectState
 from tests.support.mid_epoch_job import FailingAt, Stand
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 from tests.support.sample_events import written
 from tests.support.saved_checkpoints import RUN_ID, SPEC_DIGEST, save
 
@@ -217,7 +217,7 @@ def test_an_object_is_asked_for_with_all_its_parts(tmp_path):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("sandbox") / "a")
+    place = WalkJob(tmp_path_factory.mktemp("sandbox") / "a")
     place.start(max_epochs=1)
     return place.run.path / "checkpoints" / "epoch-000001" / "a.h5"
 

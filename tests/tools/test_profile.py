@@ -19,7 +19,7 @@ from jobrun.tools.profile import (
     parents,
 )
 from tests.support.compiling import compile_text
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 
 
 def _profiled(place, **options):
@@ -35,7 +35,7 @@ def _profiled(place, **options):
 
 
 def test_a_run_leaves_a_table_and_a_trace_in_its_directory(tmp_path):
-    place = Place(tmp_path / "walk")
+    place = WalkJob(tmp_path / "walk")
 
     profiler, _ = _profiled(place)
     table, trace = profiler.write()
@@ -52,7 +52,7 @@ def test_a_run_leaves_a_table_and_a_trace_in_its_directory(tmp_path):
 
 
 def test_a_profile_of_a_resume_stands_beside_the_first(tmp_path):
-    place = Place(tmp_path / "walk")
+    place = WalkJob(tmp_path / "walk")
 
     first = _profiled(place, max_epochs=1)[0].write()
     second = _profiled(place)[0].write()
@@ -66,7 +66,7 @@ def test_a_profile_of_a_resume_stands_beside_the_first(tmp_path):
 
 
 def test_the_bits_are_those_of_a_run_without_it(tmp_path):
-    plain, measured = Place(tmp_path / "plain"), Place(tmp_path / "measured")
+    plain, measured = WalkJob(tmp_path / "plain"), WalkJob(tmp_path / "measured")
 
     plain.start()
     _profiled(measured)

@@ -7,7 +7,7 @@ import pytest
 from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.tools.resume_dry_run import forecast, forecast_values
-from tests.support.resumable_job import Place
+from tests.support.resumable_job import WalkJob
 
 MINE = """\
 class Model:
@@ -31,7 +31,7 @@ def learn(model, facts):
 
 @pytest.fixture
 def place(tmp_path):
-    place = Place(tmp_path / "a")
+    place = WalkJob(tmp_path / "a")
     place.start(max_epochs=2)
     return place
 
@@ -68,7 +68,7 @@ def test_drift_is_told_with_its_class(place):
 
 
 def test_before_the_first_save_init_runs(tmp_path):
-    place = Place(
+    place = WalkJob(
         tmp_path / "a", ('"X = arange(12.0) / 7"', "{run: 'false'}, X = arange(12.0) / 7")
     )
     with pytest.raises(TaskFailedError):
@@ -96,7 +96,7 @@ def test_what_is_told_of_lost_epochs_is_what_a_resume_does(place, is_left):
 
 
 def test_an_object_and_a_container_are_told_as_wholes(tmp_path):
-    place = Place(
+    place = WalkJob(
         tmp_path / "a",
         (
             'steps: ["X = arange(12.0) / 7"]',

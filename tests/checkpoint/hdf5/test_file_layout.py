@@ -23,7 +23,7 @@ SIZES = st.one_of(st.integers(0, 300), st.integers(PAGED_BYTES - 9, PAGED_BYTES 
 
 def layout_of(values, **more) -> Layout:
     return Layout.of(
-        build_entries({name: encode(one, name) for name, one in values.items()}, **more)
+        build_entries({name: encode(value, name) for name, value in values.items()}, **more)
     )
 
 

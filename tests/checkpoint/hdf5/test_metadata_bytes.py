@@ -58,8 +58,8 @@ def test_a_name_may_be_very_long():
 
 def test_a_header_that_was_damaged_is_noticed_by_libhdf5():
     data = bytearray(file_of([b"w"]).getvalue())
-    place = data.index(b"kind\0")
-    data[place] ^= 1
+    offset = data.index(b"kind\0")
+    data[offset] ^= 1
 
     with h5py.File(io.BytesIO(data), "r") as file, pytest.raises(KeyError, match="checksum"):
         file["w"]
@@ -83,9 +83,9 @@ def test_libhdf5_finds_every_chunk(chunks):
     dataset_at = h5parts.SUPERBLOCK_SIZE
     position = dataset_at + h5parts.header_size(header)
     places = []
-    for one in stored:
-        places.append((position, len(one)))
-        position += len(one)
+    for chunk in stored:
+        places.append((position, len(chunk)))
+        position += len(chunk)
     tree_at = -(-position // 8) * 8
     tree, root_of_tree = h5parts.render_chunk_tree((chunks, 3), (1, 4), places, tree_at)
     root_at = tree_at + len(tree)

@@ -21,7 +21,7 @@ def test_metadata_of_one_layout_differ_in_addresses_only():
         Offsets(np.array([at, at + 16], np.uint64), at + 48, 1, 1, at + 88) for at in (9008, 9024)
     ]
 
-    first, second = (template.render(one) for one in places)
+    first, second = (template.render(offsets) for offsets in places)
 
     assert first.size == second.size == template.size_bytes - 4096
     assert 0 < np.count_nonzero(first != second) < 80
@@ -86,7 +86,7 @@ def test_h5py_can_edit_a_file(tmp_path):
 
 
 def test_a_dtype_that_hdf5_cannot_hold_is_refused_by_name(tmp_path):
-    wide = np.zeros(1, [(f"field_{place:05d}", "i1") for place in range(5000)])
+    wide = np.zeros(1, [(f"field_{number:05d}", "i1") for number in range(5000)])
 
     with pytest.raises(TaskFailedError, match="'x'"):
         write(tmp_path, {"x": wide})

@@ -42,11 +42,11 @@ def test_a_person_can_read_it():
 def test_every_change_of_one_byte_is_detected():
     block = encode(HEADER)
 
-    for place in range(SIZE):
+    for offset in range(SIZE):
         for bits in (1, 0xFF):
             changed = bytearray(block)
-            changed[place] ^= bits
-            assert code_of(bytes(changed)) == ("E301" if place < len(MAGIC) else "E303")
+            changed[offset] ^= bits
+            assert code_of(bytes(changed)) == ("E301" if offset < len(MAGIC) else "E303")
 
 
 @pytest.mark.parametrize("length", [0, 1, 17])

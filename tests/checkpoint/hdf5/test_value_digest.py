@@ -11,8 +11,8 @@ from tests.support.checkpoints import VALUES
 from tests.support.tables import each_case
 
 DTYPES = [
-    np.dtype(form)
-    for form in (
+    np.dtype(dtype)
+    for dtype in (
         "f8", ">f8", "f4", "i8", "q", "M8[s]", "M8[ms]", "m8[s]", "U2", "S8", "V8", "g", "?",
         [("a", "i4")], [("b", "i4")], [("a", ">i4")], [(("t", "a"), "i4")], [("a", "i4", (2,))],
         (np.record, [("a", "i4")]), {"names": ["a"], "formats": ["i4"], "offsets": [4]},

@@ -47,7 +47,7 @@ def test_compressed_blobs_come_back_bit_for_bit(tmp_path, codec):
 
     assert all(same_bits(back[name], VALUES[name]) for name in VALUES)
     assert stored.size_bytes == (tmp_path / "n.h5").stat().st_size
-    assert stored.size_bytes < sum(np.asarray(one).nbytes for one in VALUES.values()) * 0.8
+    assert stored.size_bytes < sum(np.asarray(value).nbytes for value in VALUES.values()) * 0.8
 
 
 def test_any_hdf5_reader_shows_what_deflate_made(tmp_path):
@@ -116,9 +116,9 @@ def test_any_damaged_byte_is_found(tmp_path):
     stored = write(tmp_path, (("*", "deflate"),), {"walk": WALK})
     data = (tmp_path / "n.h5").read_bytes()
 
-    for place in range(0, len(data), len(data) // 97):
+    for offset in range(0, len(data), len(data) // 97):
         changed = bytearray(data)
-        changed[place] ^= 4
+        changed[offset] ^= 4
         (tmp_path / "n.h5").write_bytes(changed)
         with pytest.raises(CheckpointError):
             read(tmp_path, stored.digest, ["walk"])

@@ -108,7 +108,7 @@ def test_damage_in_a_blob_that_is_not_wanted_does_not_matter(tmp_path, path):
 def test_loading_needs_little_more_memory_than_the_state(tmp_path):
     values = {"w": np.zeros(3 << 20), "v": np.zeros(1 << 20, np.float32)}
     write(tmp_path, values)
-    size = sum(one.nbytes for one in values.values())
+    size = sum(array.nbytes for array in values.values())
 
     with open_state(str(tmp_path / "n.h5")) as file, no_larger_than(size + (10 << 20)):
         load(file)
@@ -185,7 +185,9 @@ def test_ctrl_c_ends_a_load_only_when_no_thread_writes_to_the_arrays_any_more(mo
         loading.in_threads(read, range(100))
 
     assert len(written) < 100
-    assert not [one for one in threading.enumerate() if one.name.startswith("checkpoint-reader")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith("checkpoint-reader")
+    ]
 
 
 def test_no_thread_is_started_for_a_few_megabytes(tmp_path, monkeypatch):
@@ -203,11 +205,11 @@ def test_damage_is_found_by_whichever_thread_reads_it(tmp_path, monkeypatch, thr
     write(tmp_path, {"w": np.arange(2 << 20)})
     with open_state(str(tmp_path / "n.h5")) as file:
         begin, end = file.index.span(file.index.rows["w"])
-    for place in np.linspace(begin, end - 1, 5, dtype=int).tolist():
+    for offset in np.linspace(begin, end - 1, 5, dtype=int).tolist():
         with (tmp_path / "n.h5").open("r+b") as file:
-            file.seek(place)
+            file.seek(offset)
             old = file.read(1)
-            file.seek(place)
+            file.seek(offset)
             file.write(bytes([old[0] ^ 1]))
 
         with (
@@ -217,9 +219,9 @@ def test_damage_is_found_by_whichever_thread_reads_it(tmp_path, monkeypatch, thr
             load(file)
 
         with (tmp_path / "n.h5").open("r+b") as file:
-            file.seek(place)
+            file.seek(offset)
             file.write(old)
-    assert not [one for one in threading.enumerate() if "checkpoint-reader" in one.name]
+    assert not [thread for thread in threading.enumerate() if "checkpoint-reader" in thread.name]
 
 
 def test_only_the_blocks_of_wanted_blobs_are_read(tmp_path, monkeypatch):
@@ -268,14 +270,16 @@ def test_small_arrays_that_are_there_are_read_into_without_a_copy(tmp_path, monk
     whole = StateFile.read_blocks
 
     def note(self, blocks, pieces):
-        buffers.extend(one for some in pieces for one in some)
+        buffers.extend(buffer for parts in pieces for buffer in parts)
         whole(self, blocks, pieces)
 
     monkeypatch.setattr(StateFile, "read_blocks", note)
     with open_state(str(tmp_path / "n.h5")) as file:
         load(file, into=into)
 
-    assert all(any(np.shares_memory(array, one) for one in buffers) for array in into.values())
+    assert all(
+        any(np.shares_memory(array, buffer) for buffer in buffers) for array in into.values()
+    )
     assert all(same_bits(into[name], value) for name, value in values.items())
 
 
@@ -283,9 +287,11 @@ def test_arrays_own_their_memory_and_share_none(tmp_path):
     write(tmp_path, VALUES)
 
     with open_state(str(tmp_path / "n.h5")) as file:
-        back = [one for one in load(file).values() if isinstance(one, np.ndarray)]
+        back = [value for value in load(file).values() if isinstance(value, np.ndarray)]
 
-    assert all(one.flags.owndata and one.flags.writeable and one.flags.aligned for one in back)
+    assert all(
+        array.flags.owndata and array.flags.writeable and array.flags.aligned for array in back
+    )
 
 
 def test_a_format_with_chunks_is_read_in_part(tmp_path):

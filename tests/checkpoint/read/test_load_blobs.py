@@ -26,9 +26,9 @@ VALUES = {
 
 @pytest.fixture
 def path(tmp_path):
-    found = tmp_path / "local.h5"
-    write_state(str(found), node="local", epoch=1, run_id="run", values=VALUES)
-    return str(found)
+    file = tmp_path / "local.h5"
+    write_state(str(file), node="local", epoch=1, run_id="run", values=VALUES)
+    return str(file)
 
 
 def read(path, names, **options):
@@ -36,14 +36,14 @@ def read(path, names, **options):
 
 
 def test_containers_and_states_come_back_whole(path):
-    found = read(path, VALUES)
+    loaded = read(path, VALUES)
 
-    assert list(found) == list(VALUES)
-    assert same_bits(found["conf"], VALUES["conf"])
-    assert found["net"].class_name == "lib.Net"
-    assert same_bits(found["net"].tree, VALUES["net"].tree)
-    assert found["empty"] == []
-    assert same_bits(found["w"], VALUES["w"])
+    assert list(loaded) == list(VALUES)
+    assert same_bits(loaded["conf"], VALUES["conf"])
+    assert loaded["net"].class_name == "lib.Net"
+    assert same_bits(loaded["net"].tree, VALUES["net"].tree)
+    assert loaded["empty"] == []
+    assert same_bits(loaded["w"], VALUES["w"])
 
 
 def test_in_the_file_they_are_groups(path):
@@ -77,7 +77,7 @@ def test_a_container_beside_a_blob_whose_name_begins_with_its_own(tmp_path, key)
     assert list(back) == list(values)
     assert all(same_bits(back[name], value) for name, value in values.items())
     assert set(facts.names) == set(values)
-    shown = {one.name: one.shape for one in facts.blobs}
+    shown = {blob.name: blob.shape for blob in facts.blobs}
     assert shown[f"readers/{key}"] == (3,)
     assert shown["readers/x" if key == "a" else "readers%2Fx"] == (1, 2)
 

@@ -32,27 +32,27 @@ def write(tmp_path, parts):
 
 def empty(parts=PARTS):
     return {
-        name: np.zeros_like(one) if isinstance(one, np.ndarray) else type(one)(0)
-        for name, one in parts.items()
+        name: np.zeros_like(value) if isinstance(value, np.ndarray) else type(value)(0)
+        for name, value in parts.items()
     }
 
 
-def load(path, own, names=("net", "w")):
-    in_place = InPlace({"net": ObjectState("lib.Net", own)})
+def load(path, tree, names=("net", "w")):
+    in_place = InPlace({"net": ObjectState("lib.Net", tree)})
     with open_state(path) as file:
         return in_place, in_place.load(file, names)
 
 
 def test_a_state_is_read_into_the_memory_of_the_object(tmp_path):
-    own = empty()
+    tree = empty()
 
-    _, found = load(write(tmp_path, PARTS), own)
+    _, loaded = load(write(tmp_path, PARTS), tree)
 
     for name in ("large", "turned", "small"):
-        assert same_bits(own[name], PARTS[name])
-        assert found["net"].tree[name] is own[name]
-    assert same_bits(found["net"].tree, PARTS)
-    assert same_bits(found["w"], np.arange(3.0))
+        assert same_bits(tree[name], PARTS[name])
+        assert loaded["net"].tree[name] is tree[name]
+    assert same_bits(loaded["net"].tree, PARTS)
+    assert same_bits(loaded["w"], np.arange(3.0))
 
 
 @pytest.mark.parametrize(
@@ -68,62 +68,62 @@ def test_a_state_is_read_into_the_memory_of_the_object(tmp_path):
     ids=["shape", "dtype", "kind", "another number", "numpy's number", "more parts"],
 )
 def test_an_object_with_other_parts_stays_as_it_is(tmp_path, other):
-    own = empty() | other
+    tree = empty() | other
 
-    _, found = load(write(tmp_path, PARTS), own)
+    _, loaded = load(write(tmp_path, PARTS), tree)
 
-    assert not own["large"].any()
-    assert same_bits(found["net"].tree, PARTS)
+    assert not tree["large"].any()
+    assert same_bits(loaded["net"].tree, PARTS)
 
 
 def test_gradients_may_be_there_or_not(tmp_path):
-    own = empty()
+    tree = empty()
 
-    _, found = load(write(tmp_path, PARTS | {GRADIENTS: {"large": np.ones(3)}}), own)
+    _, loaded = load(write(tmp_path, PARTS | {GRADIENTS: {"large": np.ones(3)}}), tree)
 
-    assert found["net"].tree["large"] is own["large"]
-    assert same_bits(found["net"].tree[GRADIENTS], {"large": np.ones(3)})
+    assert loaded["net"].tree["large"] is tree["large"]
+    assert same_bits(loaded["net"].tree[GRADIENTS], {"large": np.ones(3)})
 
 
 def test_axes_in_another_order_get_memory_of_their_own(tmp_path):
     parts = PARTS | {"turned": np.asfortranarray(PARTS["turned"])}
-    own = empty()
+    tree = empty()
 
-    _, found = load(write(tmp_path, parts), own)
+    _, loaded = load(write(tmp_path, parts), tree)
 
-    assert same_bits(found["net"].tree["turned"], parts["turned"])
-    assert not own["turned"].any()
+    assert same_bits(loaded["net"].tree["turned"], parts["turned"])
+    assert not tree["turned"].any()
 
 
 def test_an_array_that_cannot_be_written_stays_as_it_is(tmp_path):
-    own = empty()
-    own["large"].flags.writeable = False
+    tree = empty()
+    tree["large"].flags.writeable = False
 
-    _, found = load(write(tmp_path, PARTS), own)
+    _, loaded = load(write(tmp_path, PARTS), tree)
 
-    assert not own["large"].any()
-    assert same_bits(found["net"].tree, PARTS)
+    assert not tree["large"].any()
+    assert same_bits(loaded["net"].tree, PARTS)
 
 
 @pytest.mark.parametrize(("name", "at"), [("large", 0), ("large", 50_000), ("small", 299)])
 def test_what_an_object_changes_later_is_found(tmp_path, name, at):
-    own = empty()
-    in_place, _ = load(write(tmp_path, PARTS), own)
+    tree = empty()
+    in_place, _ = load(write(tmp_path, PARTS), tree)
     assert in_place.find_changed("net") is None
 
-    own[name][at] += 1
+    tree[name][at] += 1
 
     assert in_place.find_changed("net") == name
 
 
 def test_what_changes_later_is_found_by_several_threads_as_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr(load_into_objects, "_WORTH_A_THREAD", 1)
-    own = empty()
-    in_place, _ = load(write(tmp_path, PARTS), own)
+    tree = empty()
+    in_place, _ = load(write(tmp_path, PARTS), tree)
     assert in_place.find_changed("net") is None
 
-    own["turned"][0, 0] += 1
-    own["large"][-1] += 1
+    tree["turned"][0, 0] += 1
+    tree["large"][-1] += 1
 
     assert in_place.find_changed("net") == "large"
 

@@ -22,22 +22,22 @@ def test_rows_are_found_by_their_place_in_the_file(tmp_path):
 
 def test_blobs_go_to_their_place_and_others_are_given_out(tmp_path):
     write(tmp_path, {"big": np.arange(100_000), "k": 1, "v": np.arange(4.0)})
-    place = np.zeros(100_000, np.int64)
-    given = {}
+    target = np.zeros(100_000, np.int64)
+    others = {}
     with open_state(str(tmp_path / "n.h5")) as file:
         rows = file.index.rows
         portions = PortionReader(
             file,
             RowSpans(file.index, np.array([rows["big"]])),
-            [place],
+            [target],
             RowSpans(file.index, np.array([rows["k"], rows["v"]])),
-            lambda found, data: given.update({found[0]: bytes(data)}),
+            lambda numbers, data: others.update({numbers[0]: bytes(data)}),
         )
         portions.read(range(file.parts.blocks))
         portions.take_halves()
 
-    assert place.tolist() == list(range(100_000))
-    assert given == {
+    assert target.tolist() == list(range(100_000))
+    assert others == {
         rows["k"]: np.int64(1).tobytes(),
         rows["v"]: np.arange(4.0).tobytes(),
     }

@@ -35,8 +35,8 @@ def test_any_other_byte_is_found(tmp_path):
     path = tmp_path / "n.h5"
     data = path.read_bytes()
 
-    for place in (0, 100, 4063, 4095, 4096, 5000, 90_000, len(data) - 1):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
+    for offset in (0, 100, 4063, 4095, 4096, 5000, 90_000, len(data) - 1):
+        path.write_bytes(data[:offset] + bytes([data[offset] ^ 16]) + data[offset + 1 :])
         with pytest.raises(CheckpointError):
             bytes_of(path, stored.digest)
 
@@ -47,9 +47,9 @@ def test_nothing_that_is_damaged_is_given_out(tmp_path):
     data = bytearray(path.read_bytes())
     data[5_000_000] ^= 1
     path.write_bytes(data)
-    given = []
+    lengths = []
 
     with pytest.raises(CheckpointError):
-        given.extend(map(len, read_verified(str(path), stored.digest)))
+        lengths.extend(map(len, read_verified(str(path), stored.digest)))
 
-    assert sum(given) <= 5_000_000
+    assert sum(lengths) <= 5_000_000

@@ -33,15 +33,15 @@ def test_what_is_not_there_is_none(bucket):
 
 
 def test_names_are_below_the_prefix_only(bucket, tmp_path):
-    beside = Bucket(parse_object_url(f"memory://{tmp_path.name}/some"))
-    beside.put_new("elsewhere/x", b"1")
+    other_prefix = Bucket(parse_object_url(f"memory://{tmp_path.name}/some"))
+    other_prefix.put_new("elsewhere/x", b"1")
     bucket.put_new("a/b", b"22")
     bucket.put_new("c", b"333")
 
     assert bucket.list() == {"a/b": 2, "c": 3}
     assert bucket.list("a") == {"a/b": 2}
     assert bucket.folders() == ("a",)
-    assert beside.list("where") == {"where/a/b": 2, "where/c": 3}
+    assert other_prefix.list("where") == {"where/a/b": 2, "where/c": 3}
 
 
 def test_much_is_sent_and_read_in_pieces(bucket):
@@ -115,10 +115,10 @@ def test_a_real_server_is_understood(monkeypatch):
         server.make_bucket("there")
         for name, value in {**VARIABLES, "AWS_ENDPOINT_URL": server.url}.items():
             monkeypatch.setenv(name, value)
-        one = Bucket(parse_object_url("s3://there/x"))
-        assert one.put_new("a", b"1")
-        assert not one.put_new("a", b"2")
-        assert one.read("b", 10) is None
+        bucket = Bucket(parse_object_url("s3://there/x"))
+        assert bucket.put_new("a", b"1")
+        assert not bucket.put_new("a", b"2")
+        assert bucket.read("b", 10) is None
         with pytest.raises(EnvironmentFaultError, match=r"E336.*NoSuchBucket") as caught:
             Bucket(parse_object_url("s3://not-there/x")).put_new("a", b"1")
         assert "make 'not-there'" in caught.value.faults[0].mend
@@ -134,4 +134,4 @@ def test_a_real_server_is_understood(monkeypatch):
                 Bucket(parse_object_url("s3://there/x")).put_new("c", b"1")
         way.close()
     with pytest.raises(EnvironmentFaultError, match=r"E331.*does not answer"):
-        one.put_new("d", b"1")
+        bucket.put_new("d", b"1")

@@ -11,9 +11,9 @@ from jobrun.testing.stores import write_epoch
 
 @pytest.fixture
 def store(tmp_path):
-    made = DirectoryStore(str(tmp_path / "checkpoints"))
-    write_epoch(made, 3, nodes=("a", "b"))
-    return made
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    write_epoch(store, 3, nodes=("a", "b"))
+    return store
 
 
 def damages(store, *, whole):
@@ -34,15 +34,15 @@ def test_other_bytes_of_the_same_length_are_seen_by_reading_all_of_them_only(sto
     path.write_bytes(data)
 
     assert damages(store, whole=False) == {"a": "", "b": ""}
-    found = damages(store, whole=True)
-    assert found["a"] == ""
-    assert "checksum" in found["b"]
+    reasons = damages(store, whole=True)
+    assert reasons["a"] == ""
+    assert "checksum" in reasons["b"]
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"short")])
 def test_a_missing_or_cut_file_is_damage_of_its_node_alone(store, change):
     change(Path(store.path(3), "a.h5"))
 
-    found = damages(store, whole=False)
-    assert found["a"] != ""
-    assert found["b"] == ""
+    reasons = damages(store, whole=False)
+    assert reasons["a"] != ""
+    assert reasons["b"] == ""

@@ -63,9 +63,9 @@ def test_a_kill_at_any_point_leaves_each_epoch_whole_or_away(tmp_path, point, oc
     done = run_child(tmp_path, f"{point}:{occurrence}")
 
     assert done.returncode == -signal.SIGKILL, done.stderr
-    said = [line.split() for line in done.stdout.splitlines()]
-    saved = {int(number) for what, number in said if what == "saved"}
-    gone = {int(number) for what, number in said if what in {"removed", "aside"}}
+    reports = [line.split() for line in done.stdout.splitlines()]
+    saved = {int(number) for action, number in reports if action == "saved"}
+    gone = {int(number) for action, number in reports if action in {"removed", "aside"}}
     began_to_go = {1, 2} if len(saved) == 5 else set()
     began_to_go |= {3, 4} if {1, 2} <= gone else set()
     store = DirectoryStore(str(tmp_path / "checkpoints"))

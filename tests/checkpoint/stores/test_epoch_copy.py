@@ -18,9 +18,9 @@ from jobrun.testing.stores import write_epoch
 
 @pytest.fixture
 def store(tmp_path):
-    made = DirectoryStore(str(tmp_path / "checkpoints"))
-    write_epoch(made, 3, nodes=("a", "b"))
-    return made
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    write_epoch(store, 3, nodes=("a", "b"))
+    return store
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def upload(store, staged, target, epoch=3):
 
 
 def content(path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in sorted(Path(path).iterdir())}
+    return {file.name: file.read_bytes() for file in sorted(Path(path).iterdir())}
 
 
 def flip(path: Path) -> None:
@@ -81,13 +81,13 @@ def test_what_was_copied_already_is_kept_and_what_is_cut_short_is_copied_again(
     store, staged, target
 ):
     copy_all(store, staged)
-    kept = (staged / "a.h5").stat().st_ino
+    inode = (staged / "a.h5").stat().st_ino
     (staged / "b.h5").write_bytes(b"half")
     (staged / NAME).write_bytes(b"half a manifest")
 
     upload(store, staged, target)
 
-    assert (target / "a.h5").stat().st_ino == kept
+    assert (target / "a.h5").stat().st_ino == inode
     assert content(target) == content(store.path(3))
 
 
@@ -212,10 +212,10 @@ def test_files_and_then_names_are_made_durable(store, staged, target, monkeypatc
 
 
 def test_the_rest_of_another_upload_is_swept(store, staged, target):
-    rest = staged.with_name(".tmp-epoch-000002-0-89abcdef")
-    rest.mkdir(parents=True)
-    (rest / "a.h5").write_bytes(b"half")
+    leftover = staged.with_name(".tmp-epoch-000002-0-89abcdef")
+    leftover.mkdir(parents=True)
+    (leftover / "a.h5").write_bytes(b"half")
 
     upload(store, staged, target)
 
-    assert not rest.exists()
+    assert not leftover.exists()

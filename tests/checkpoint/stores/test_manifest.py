@@ -58,9 +58,9 @@ def test_a_manifest_comes_back():
 
 @given(st.dictionaries(st.text(), JSON, max_size=5), st.dictionaries(st.text(), JSON, max_size=5))
 def test_its_text_is_that_of_json_with_two_spaces_a_level(runner, environment):
-    made = replace(MANIFEST, runner=runner, environment=environment)
+    manifest = replace(MANIFEST, runner=runner, environment=environment)
 
-    assert encode(made) == resealed(fields_of(made))
+    assert encode(manifest) == resealed(fields_of(manifest))
 
 
 def test_it_is_plain_json_for_other_tools():
@@ -82,10 +82,10 @@ def test_the_runners_state_comes_back(state):
 def test_every_change_of_one_byte_is_detected():
     data = encode(MANIFEST)
 
-    for place in range(len(data)):
+    for offset in range(len(data)):
         for bits in (1, 0x20, 0xFF):
             changed = bytearray(data)
-            changed[place] ^= bits
+            changed[offset] ^= bits
             assert code_of(bytes(changed)) == "E303"
 
 

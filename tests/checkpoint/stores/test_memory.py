@@ -19,9 +19,9 @@ class TestMemoryStore(StoreContract):
 
     @pytest.fixture
     def store(self):
-        made = MemoryStore()
-        yield made
-        made.clear()
+        store = MemoryStore()
+        yield store
+        store.clear()
 
 
 def test_what_it_holds_goes_with_it():

@@ -33,7 +33,7 @@ from tests.support.checkpoints import write
 
 
 @pytest.fixture
-def place(tmp_path):
+def url(tmp_path):
     """In the memory of this process, which is a store as others are."""
     yield parse_object_url(f"memory://{tmp_path.name}/runs/r")
     delete_fetched()
@@ -44,15 +44,13 @@ def store(tmp_path):
     return DirectoryStore(str(tmp_path / "checkpoints"))
 
 
-def referred(store, place, epoch, nodes=("a", "b")) -> Manifest:
+def referred(store, url, epoch, nodes=("a", "b")) -> Manifest:
     """An epoch whose files are in the object store."""
     staged = Path(store.stage(epoch))
     files = []
     for node in nodes:
         file = write(staged, {"w": epoch}, node=node, epoch=epoch)
-        write_reference(
-            staged / file.name, upload_file(place, epoch, file, str(staged / file.name))
-        )
+        write_reference(staged / file.name, upload_file(url, epoch, file, str(staged / file.name)))
         (staged / file.name).unlink()
         files.append(file)
     manifest = Manifest(epoch, RUN_ID, 0, tuple(files), "")
@@ -60,47 +58,47 @@ def referred(store, place, epoch, nodes=("a", "b")) -> Manifest:
     return manifest
 
 
-def names(place):
-    return set(Bucket(place).list())
+def names(url):
+    return set(Bucket(url).list())
 
 
-def test_what_is_said_of_a_file_is_one_line_for_people_too(tmp_path, place):
-    reference = Reference(place, "epoch-000004/a.0123456789abcdef.h5")
+def test_what_is_said_of_a_file_is_one_line_for_people_too(tmp_path, url):
+    reference = Reference(url, "epoch-000004/a.0123456789abcdef.h5")
 
     write_reference(tmp_path / "a.h5", reference)
 
-    assert (tmp_path / "a.h5.url").read_text() == f"{place} epoch-000004/a.0123456789abcdef.h5\n"
+    assert (tmp_path / "a.h5.url").read_text() == f"{url} epoch-000004/a.0123456789abcdef.h5\n"
     assert read_reference(str(tmp_path / "a.h5")) == reference
-    assert str(reference) == f"{place}/epoch-000004/a.0123456789abcdef.h5"
+    assert str(reference) == f"{url}/epoch-000004/a.0123456789abcdef.h5"
     assert read_reference(str(tmp_path / "b.h5")) is None
     with pytest.raises(FileExistsError):
         write_reference(tmp_path / "a.h5", reference)
 
 
 @pytest.mark.parametrize(
-    "said", ["", "s3://b", "/etc/passwd epoch-000001/a.h5", "s3://b/r ../../other.h5",
+    "text", ["", "s3://b", "/etc/passwd epoch-000001/a.h5", "s3://b/r ../../other.h5",
              "s3://b/r epoch-000001/a.txt", "s3://user:word@b/r epoch-000001/a.h5", "\udcff"]
 )  # fmt: skip
-def test_what_names_no_file_of_an_epoch_is_damaged(tmp_path, said):
-    (tmp_path / "a.h5.url").write_text(said, errors="surrogateescape")
+def test_what_names_no_file_of_an_epoch_is_damaged(tmp_path, text):
+    (tmp_path / "a.h5.url").write_text(text, errors="surrogateescape")
 
     with pytest.raises(CheckpointError, match=r"a\.h5\.url"):
         inspect_state(str(tmp_path / "a.h5"))
 
 
-def test_an_epoch_that_is_elsewhere_is_read_as_any_other(store, place):
-    manifest = referred(store, place, 4)
+def test_an_epoch_that_is_elsewhere_is_read_as_any_other(store, url):
+    manifest = referred(store, url, 4)
     path = Path(store.path(4))
 
-    assert sorted(one.name for one in path.iterdir()) == ["a.h5.url", "b.h5.url", "manifest.json"]
+    assert sorted(file.name for file in path.iterdir()) == ["a.h5.url", "b.h5.url", "manifest.json"]
     assert store.verify(4) is None
     assert inspect_state(str(path / "a.h5")).header.node == "a"
     copied = copy_file(str(path / "b.h5"), str(path.parent.parent / "copy"), manifest.files[1])
     assert copied == manifest.files[1]
 
 
-def test_a_file_is_fetched_once_until_it_is_forgotten(store, place, monkeypatch):
-    referred(store, place, 4)
+def test_a_file_is_fetched_once_until_it_is_forgotten(store, url, monkeypatch):
+    referred(store, url, 4)
     path = str(Path(store.path(4), "a.h5"))
     fetched = []
 
@@ -117,8 +115,8 @@ def test_a_file_is_fetched_once_until_it_is_forgotten(store, place, monkeypatch)
     assert len(fetched) == 2
 
 
-def test_opening_a_local_file_does_not_ask_the_object_store(store, place, monkeypatch):
-    referred(store, place, 4)
+def test_opening_a_local_file_does_not_ask_the_object_store(store, url, monkeypatch):
+    referred(store, url, 4)
     path = Path(store.path(4), "a.h5")
     monkeypatch.setattr(elsewhere, "fetch_object", None)
 
@@ -129,24 +127,24 @@ def test_opening_a_local_file_does_not_ask_the_object_store(store, place, monkey
     assert local_path(str(path)) == str(path)
 
 
-def test_an_object_that_is_gone_or_other_is_damage_of_its_epoch(store, place):
-    manifest = referred(store, place, 4)
+def test_an_object_that_is_gone_or_other_is_damage_of_its_epoch(store, url):
+    manifest = referred(store, url, 4)
     first, second = (object_name(4, file) for file in manifest.files)
-    data = bytearray(Bucket(place).read(first, 1 << 20))
+    data = bytearray(Bucket(url).read(first, 1 << 20))
     data[-1] ^= 1
-    Bucket(place).put(first, [bytes(data)], len(data))
+    Bucket(url).put(first, [bytes(data)], len(data))
 
     assert "node a" in store.verify(4).reason
     delete_fetched()
-    Bucket(place).put(first, [bytes(data[:-1]), bytes([data[-1] ^ 1])], len(data))
+    Bucket(url).put(first, [bytes(data[:-1]), bytes([data[-1] ^ 1])], len(data))
     assert store.verify(4) is None
-    Bucket(place).delete([second])
+    Bucket(url).delete([second])
     delete_fetched()
     assert "it is not there" in store.verify(4).reason
 
 
-def test_a_store_that_does_not_answer_says_nothing_of_its_epochs(store, place, monkeypatch):
-    referred(store, place, 4)
+def test_a_store_that_does_not_answer_says_nothing_of_its_epochs(store, url, monkeypatch):
+    referred(store, url, 4)
 
     def failing(self, name):
         raise EnvironmentFaultError.of("E331", "it does not answer")
@@ -156,22 +154,22 @@ def test_a_store_that_does_not_answer_says_nothing_of_its_epochs(store, place, m
         store.verify(4)
 
 
-def test_an_epoch_that_is_removed_takes_its_objects_along_and_no_others(store, place):
-    kept, doomed = referred(store, place, 4), referred(store, place, 5)
+def test_an_epoch_that_is_removed_takes_its_objects_along_and_no_others(store, url):
+    remaining, doomed = referred(store, url, 4), referred(store, url, 5)
     for epoch in (4, 5):
-        Bucket(place).put_new(f"epoch-00000{epoch}/manifest.json", b"{}")
+        Bucket(url).put_new(f"epoch-00000{epoch}/manifest.json", b"{}")
 
     store.remove((5,))
 
     assert store.epochs() == (4,)
     assert store.verify(4) is None
-    expected = {"epoch-000004/manifest.json", *(object_name(4, file) for file in kept.files)}
-    assert names(place) == expected
+    expected = {"epoch-000004/manifest.json", *(object_name(4, file) for file in remaining.files)}
+    assert names(url) == expected
     assert doomed.epoch == 5
 
 
-def test_a_removal_that_was_cut_short_is_finished_by_the_next_sweep(store, place, monkeypatch):
-    referred(store, place, 4)
+def test_a_removal_that_was_cut_short_is_finished_by_the_next_sweep(store, url, monkeypatch):
+    referred(store, url, 4)
 
     def failing(self, names):
         raise EnvironmentFaultError.of("E331", "it does not answer")
@@ -181,72 +179,72 @@ def test_a_removal_that_was_cut_short_is_finished_by_the_next_sweep(store, place
         with pytest.raises(EnvironmentFaultError, match="does not answer"):
             store.remove((4,))
     assert store.epochs() == ()
-    assert names(place)
+    assert names(url)
 
     assert len(store.sweep()) == 1
-    assert names(place) == set()
+    assert names(url) == set()
 
 
-def test_what_was_only_staged_deletes_nothing_in_the_store(store, place):
-    referred(store, place, 4)
-    before = names(place)
+def test_what_was_only_staged_deletes_nothing_in_the_store(store, url):
+    referred(store, url, 4)
+    before = names(url)
     staged = Path(store.stage(4))
     for node in ("a", "b"):
         # The same bytes again, as when an epoch is repeated.
         file = write(staged, {"w": 4}, node=node, epoch=4)
         (staged / file.name).unlink()
-        write_reference(staged / file.name, Reference(place, object_name(4, file)))
+        write_reference(staged / file.name, Reference(url, object_name(4, file)))
 
     store.discard(str(staged))
-    (left := Path(store.stage(4))).joinpath("a.h5.url").write_text(
+    (staged_only := Path(store.stage(4))).joinpath("a.h5.url").write_text(
         Path(store.path(4), "a.h5.url").read_text()
     )
-    assert store.sweep() == (left.name,)
-    assert names(place) == before
+    assert store.sweep() == (staged_only.name,)
+    assert names(url) == before
     assert store.verify(4) is None
 
 
-def test_a_reference_that_nobody_can_read_deletes_nothing(tmp_path, place):
-    Bucket(place).put_new("epoch-000004/a.0.h5", b"")
+def test_a_reference_that_nobody_can_read_deletes_nothing(tmp_path, url):
+    Bucket(url).put_new("epoch-000004/a.0.h5", b"")
     (tmp_path / "a.h5.url").write_text("?")
 
     delete_objects(tmp_path)
 
-    assert names(place) == {"epoch-000004/a.0.h5"}
+    assert names(url) == {"epoch-000004/a.0.h5"}
 
 
-def test_an_upload_to_where_the_files_are_brings_the_manifest_alone(store, place, monkeypatch):
-    manifest = referred(store, place, 4)
-    there = ObjectStore(place)
+def test_an_upload_to_where_the_files_are_brings_the_manifest_alone(store, url, monkeypatch):
+    manifest = referred(store, url, 4)
+    there = ObjectStore(url)
     puts = []
-    monkeypatch.setattr(Bucket, "put", lambda *given: puts.append(given))
+    monkeypatch.setattr(Bucket, "put", lambda *arguments: puts.append(arguments))
 
     assert there.upload(store.path(4), manifest)
 
     assert puts == []
-    assert ObjectStore(place).verify(4) is None
+    assert ObjectStore(url).verify(4) is None
 
 
-def test_what_a_node_brings_too_late_replaces_nothing_that_counts(store, place, tmp_path):
-    manifest = referred(store, place, 4)
+def test_what_a_node_brings_too_late_replaces_nothing_that_counts(store, url, tmp_path):
+    manifest = referred(store, url, 4)
     file = write(tmp_path, {"w": "of another try"}, node="a", epoch=4)
 
-    late = upload_file(place, 4, file, str(tmp_path / "a.h5"))
+    late = upload_file(url, 4, file, str(tmp_path / "a.h5"))
 
     assert late.name != object_name(4, manifest.files[0])
     assert store.verify(4) is None
 
 
-def test_all_files_have_to_be_there_in_their_lengths(tmp_path, place):
+def test_all_files_have_to_be_there_in_their_lengths(tmp_path, url):
     files = [write(tmp_path, node=node) for node in ("a", "b")]
-    upload_file(place, 3, files[0], str(tmp_path / "a.h5"))
+    upload_file(url, 3, files[0], str(tmp_path / "a.h5"))
 
     with pytest.raises(EnvironmentFaultError, match="is not there any more") as caught:
-        require_uploaded(place, 3, files)
+        require_uploaded(url, 3, files)
     assert caught.value.faults[0].code == "E334"
-    Bucket(place).put_new(object_name(3, files[1]), b"short")
+    Bucket(url).put_new(object_name(3, files[1]), b"short")
     with pytest.raises(EnvironmentFaultError, match="has 5 bytes"):
-        require_uploaded(place, 3, files)
+        require_uploaded(url, 3, files)
     # Other bytes of that name are replaced.
-    upload_file(place, 3, files[1], str(tmp_path / "b.h5"))
-    require_uploaded(place, 3, files)
+    upload_file(url, 3, files[1], str(tmp_path / "b.h5"))
+    require_uploaded(url, 3, files)

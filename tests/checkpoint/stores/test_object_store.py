@@ -122,7 +122,9 @@ def test_an_upload_that_was_cut_short_goes_on_with_what_is_there(url, saved, buc
     assert ObjectStore(url).epochs() == ()
 
     monkeypatch.setattr(
-        Bucket, "put", lambda self, name, *rest: sent.append(name) or put(self, name, *rest)
+        Bucket,
+        "put",
+        lambda self, name, *arguments: sent.append(name) or put(self, name, *arguments),
     )
     upload(url, saved)
 
@@ -201,7 +203,9 @@ def test_who_loses_the_race_for_the_manifest_is_told(url, saved, tmp_path, bucke
 
 def test_an_answer_that_was_lost_is_no_loss(url, saved, monkeypatch):
     put_new = Bucket.put_new
-    monkeypatch.setattr(Bucket, "put_new", lambda *given: put_new(*given) and put_new(*given))
+    monkeypatch.setattr(
+        Bucket, "put_new", lambda *arguments: put_new(*arguments) and put_new(*arguments)
+    )
 
     assert upload(url, saved)
 

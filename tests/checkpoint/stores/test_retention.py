@@ -55,12 +55,12 @@ def test_rules_without_last_keep_the_two_newest_beside_them():
     )
 
 
-@pytest.mark.parametrize(("mode", "kept"), [("min", 1), ("max", 2)])
-def test_integers_too_long_for_a_float_are_among_the_values(mode, kept):
+@pytest.mark.parametrize(("mode", "best_epoch"), [("min", 1), ("max", 2)])
+def test_integers_too_long_for_a_float_are_among_the_values(mode, best_epoch):
     policy = CheckpointPolicy(keep_last=2, keep_best=("x", mode, 1))
     best = {1: -(10**400), 2: 10**400, 3: 0.5}
 
-    assert set(range(6)) - set(epochs_to_delete(policy, range(6), best)) == {0, kept, 4, 5}
+    assert set(range(6)) - set(epochs_to_delete(policy, range(6), best)) == {0, best_epoch, 4, 5}
 
 
 @given(POLICIES, EPOCHS, BEST, EPOCHS)
@@ -73,25 +73,25 @@ def test_epoch_0_the_two_newest_and_the_pinned_are_never_chosen(policy, epochs, 
 
 @given(POLICIES, EPOCHS, BEST)
 def test_each_rule_keeps_what_it_says(policy, epochs, best):
-    left = sorted(epochs - set(epochs_to_delete(policy, epochs, best)))
+    remaining = sorted(epochs - set(epochs_to_delete(policy, epochs, best)))
 
     if policy.keep_last:
-        assert left[-policy.keep_last :] == sorted(epochs)[-policy.keep_last :]
+        assert remaining[-policy.keep_last :] == sorted(epochs)[-policy.keep_last :]
     if policy.keep_every:
-        assert all(epoch in left for epoch in epochs if epoch % policy.keep_every == 0)
+        assert all(epoch in remaining for epoch in epochs if epoch % policy.keep_every == 0)
     if policy.keep_best[0]:
         _, mode, count = policy.keep_best
         ranked = [best[epoch] for epoch in epochs if not math.isnan(best.get(epoch, math.nan))]
         ranked.sort(reverse=mode == "max")
-        kept = [best[epoch] for epoch in left if epoch in best]
-        assert all(value in kept for value in ranked[:count])
+        scores = [best[epoch] for epoch in remaining if epoch in best]
+        assert all(value in scores for value in ranked[:count])
 
 
 @given(POLICIES, EPOCHS, BEST)
 def test_choosing_again_after_the_deletion_chooses_nothing(policy, epochs, best):
-    left = epochs - set(epochs_to_delete(policy, epochs, best))
+    remaining = epochs - set(epochs_to_delete(policy, epochs, best))
 
-    assert epochs_to_delete(policy, left, best) == ()
+    assert epochs_to_delete(policy, remaining, best) == ()
 
 
 @given(POLICIES, st.lists(st.integers(0, 200), unique=True))

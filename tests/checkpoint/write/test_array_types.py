@@ -49,7 +49,7 @@ def test_other_names_or_another_order_of_them_are_another_form():
     values = state()
 
     assert not ArrayTypes(values).fits(dict(reversed(values.items())))
-    assert not ArrayTypes(values).fits({f"{name}_": one for name, one in values.items()})
+    assert not ArrayTypes(values).fits({f"{name}_": value for name, value in values.items()})
 
 
 def test_the_shape_of_an_array_that_was_changed_in_place_is_seen():

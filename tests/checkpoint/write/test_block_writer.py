@@ -97,7 +97,7 @@ def test_only_blocks_that_differ_are_written(tmp_path, direct):
 def test_blocks_that_are_known_to_be_in_the_file_are_not_read(tmp_path, direct, changed):
     pieces = [RNG.integers(0, 256, size, np.uint8) for size in (5, 81 * BLOCK_BYTES, 9)]
     before, _ = filled(tmp_path / "x", pieces, direct=direct)
-    old = [b"" if number in changed else one for number, one in enumerate(before.digests)]
+    old = [b"" if number in changed else digest for number, digest in enumerate(before.digests)]
 
     known = before.digests
     after, _ = filled(tmp_path / "x", pieces, direct=direct, old=old, known=known)

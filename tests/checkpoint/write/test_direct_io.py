@@ -20,9 +20,9 @@ from jobrun.checkpoint.write.direct_io import (
 
 @pytest.fixture
 def descriptor(tmp_path):
-    made = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
-    yield made
-    os.close(made)
+    descriptor = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
+    yield descriptor
+    os.close(descriptor)
 
 
 def test_slabs_begin_at_a_page_and_are_used_again():
@@ -113,14 +113,14 @@ def test_an_error_of_the_thread_is_raised_where_the_writer_waits(descriptor, mon
     monkeypatch.setattr(os, "pwrite", refuse)
     file = FileWriter(descriptor, direct=False)
     file.start()
-    given = []
+    returned = []
     file.write(np.zeros(5, np.uint8), 0)
-    file.then(lambda: given.append("slab"))
+    file.then(lambda: returned.append("slab"))
 
     with pytest.raises(OSError, match="Input/output"):
         file.wait()
 
-    assert given == ["slab"]
+    assert returned == ["slab"]
     assert threading.active_count() == 1 or not any(
         thread.name == "checkpoint-writer" for thread in threading.enumerate()
     )

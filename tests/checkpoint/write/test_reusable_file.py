@@ -41,10 +41,10 @@ def expect(path: Path, stored, values, epoch):
 
 @pytest.fixture
 def folders(tmp_path):
-    found = [tmp_path / name for name in ("old", "new", "fresh")]
-    for one in found:
-        one.mkdir()
-    return found
+    folders = [tmp_path / name for name in ("old", "new", "fresh")]
+    for folder in folders:
+        folder.mkdir()
+    return folders
 
 
 def offer(old: Path, new: Path) -> Path:
@@ -160,7 +160,7 @@ def test_a_file_that_is_about_to_be_overwritten_counts_as_gone(folders, monkeypa
     # A reader opens the name, and then the epoch is removed.
     whole = os.fstat
     monkeypatch.setattr(
-        os, "fstat", lambda one: (path.exists() and path.rename(new / "n.h5"), whole(one))[1]
+        os, "fstat", lambda opened: (path.exists() and path.rename(new / "n.h5"), whole(opened))[1]
     )
     try:
         with pytest.raises(CheckpointError) as caught:
@@ -256,8 +256,8 @@ def test_a_store_keeps_one_set_of_files_and_deletes_it_in_the_end(tmp_path):
 
     store.remove((0, 1), keep_for_reuse=True)
     store.remove((2,), keep_for_reuse=True)
-    left = {path.name.split("-")[0] for path in (tmp_path / "checkpoints").iterdir()}
-    assert left == {"epoch", ".del"}
+    prefixes = {path.name.split("-")[0] for path in (tmp_path / "checkpoints").iterdir()}
+    assert prefixes == {"epoch", ".del"}
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
     store.close()
 
@@ -321,17 +321,17 @@ def test_files_are_the_same_whatever_is_said_to_be_unchanged(tmp_path):
     rng = np.random.default_rng(5)
     sizes = rng.integers(0, 3 * BLOCK_BYTES // 8, 9).tolist() + rng.integers(0, 900, 9).tolist()
     values = {f"x{number}": rng.random(size) for number, size in enumerate(sizes)}
-    told, alone = NodeWriter("n"), NodeWriter("n")
+    informed, alone = NodeWriter("n"), NodeWriter("n")
     for epoch in range(12):
         changed = set(rng.permutation(list(values))[: rng.integers(0, 6)].tolist())
-        values = {name: one + 1 if name in changed else one for name, one in values.items()}
+        values = {name: value + 1 if name in changed else value for name, value in values.items()}
         folder = tmp_path / str(epoch)
         folder.mkdir()
         if epoch > 2:
             # As of a store that keeps two: what is overwritten is older than the last file.
             offer(tmp_path / str(epoch - 3), folder)
         path, same = str(folder / "n.h5"), set() if epoch == 0 else values.keys() - changed
-        told.write(
+        informed.write(
             path, epoch=epoch, run_id=RUN_ID, values=values, unchanged=same, over_removed=True
         )
         write(tmp_path, epoch, values, alone)

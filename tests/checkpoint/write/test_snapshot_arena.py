@@ -34,10 +34,10 @@ def copies(arena, arrays):
 
 
 def copy_all(arena, arrays):
-    made = {}
+    copied = {}
     for names in arena.turns:
-        made |= arena.copy(names, arrays)
-    return made
+        copied |= arena.copy(names, arrays)
+    return copied
 
 
 def address(array):
@@ -45,21 +45,21 @@ def address(array):
 
 
 def test_copies_are_exact_and_share_nothing():
-    made = copies(Arena(), ARRAYS)
+    copied = copies(Arena(), ARRAYS)
 
     for name, array in ARRAYS.items():
-        assert same_bits(made[name], array), name
-        assert not np.shares_memory(made[name], array)
-    spans = sorted((address(one), one.nbytes) for one in made.values() if one.nbytes)
+        assert same_bits(copied[name], array), name
+        assert not np.shares_memory(copied[name], array)
+    spans = sorted((address(array), array.nbytes) for array in copied.values() if array.nbytes)
     assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(spans))
 
 
 def test_copies_have_the_axis_order_of_what_is_copied():
     large = np.asfortranarray(np.arange(1 << 16).reshape(4, 1 << 7, -1)).transpose(1, 0, 2)
     arrays = {**ARRAYS, "permuted": large}
-    made = copies(Arena(), arrays)
+    copied = copies(Arena(), arrays)
 
-    assert all(axis_order(made[name]) == axis_order(arrays[name]) for name in arrays)
+    assert all(axis_order(copied[name]) == axis_order(arrays[name]) for name in arrays)
 
 
 def test_the_same_memory_serves_every_save():
@@ -83,7 +83,7 @@ def test_places_serve_again_for_the_same_key_and_the_same_lead_alone():
 
 
 def test_an_array_that_became_longer_does_not_shift_the_copies_behind_it():
-    arrays = {name: np.full(4, place, np.int64) for place, name in enumerate("abc")}
+    arrays = {name: np.full(4, number, np.int64) for number, name in enumerate("abc")}
     arena = Arena()
     arena.prepare(arrays)
 
@@ -95,11 +95,11 @@ def test_arrays_are_copied_in_turns_of_bounded_size():
     arrays = {f"s{number}": np.full(2, number) for number in range(2_500)}
     arrays |= {f"l{number}": np.full(1 << 18, number) for number in range(3)}
     arena = Arena()
-    made = copies(arena, arrays)
+    copied = copies(arena, arrays)
 
     assert [name for names in arena.turns for name in names] == list(arrays)
     assert [len(names) for names in arena.turns] == [1024, 1024, 452, 1, 1, 1]
-    assert all(same_bits(made[name], array) for name, array in arrays.items())
+    assert all(same_bits(copied[name], array) for name, array in arrays.items())
 
 
 def test_a_set_that_fits_takes_no_new_memory_and_a_larger_one_takes_its_size():
@@ -107,19 +107,19 @@ def test_a_set_that_fits_takes_no_new_memory_and_a_larger_one_takes_its_size():
     copies(arena, {"w": np.zeros(1 << 16)})
     size = arena.size_bytes
 
-    made = copies(arena, {"v": np.arange(1 << 10), "u": np.ones((4, 4), np.float32)})
+    copied = copies(arena, {"v": np.arange(1 << 10), "u": np.ones((4, 4), np.float32)})
     assert arena.size_bytes == size
-    assert same_bits(made["v"], np.arange(1 << 10))
+    assert same_bits(copied["v"], np.arange(1 << 10))
 
     copies(arena, {"w": np.zeros(1 << 17)})
     assert arena.size_bytes == 8 << 17
 
 
 def test_small_arrays_of_one_size_are_one_piece_of_memory_in_their_order():
-    arrays = {name: np.full((2, 5), place, "<i4") for place, name in enumerate("abcd")}
+    arrays = {name: np.full((2, 5), number, "<i4") for number, name in enumerate("abcd")}
     arrays = {"a": arrays.pop("a"), "large": np.zeros(1 << 14), **arrays}
     # 40 bytes begin at each 48th.
-    even = {name: np.full((2, 4), place, "<i4") for place, name in enumerate("abcd")}
+    even = {name: np.full((2, 4), number, "<i4") for number, name in enumerate("abcd")}
     arena, gaps = Arena(), Arena()
     copies(arena, {"large": np.zeros(1 << 14), **even})
     copies(gaps, arrays)
@@ -132,16 +132,16 @@ def test_small_arrays_of_one_size_are_one_piece_of_memory_in_their_order():
 
 
 def test_large_arrays_begin_at_a_page():
-    made = copies(Arena(), {"odd": np.zeros(3, np.int8), "w": np.zeros(1 << 14)})
+    copied = copies(Arena(), {"odd": np.zeros(3, np.int8), "w": np.zeros(1 << 14)})
 
-    assert address(made["w"]) % mmap.PAGESIZE == 0
+    assert address(copied["w"]) % mmap.PAGESIZE == 0
 
 
 def test_an_arena_that_grows_frees_its_memory_before_it_takes_more(monkeypatch):
     taken = []
 
     def map_memory(size):
-        assert all(one() is None for one in taken)
+        assert all(reference() is None for reference in taken)
         memory = direct_io.map_memory(size)
         taken.append(weakref.ref(memory))
         return memory

@@ -74,9 +74,9 @@ def test_modules_that_are_imported_count_however_deep(tmp_path):
     )
     (tmp_path / "pack" / "near.py").write_text("import named, typed\n")
 
-    found = _code(tmp_path).sources
+    sources = _code(tmp_path).sources
 
-    assert sorted(found) == [
+    assert sorted(sources) == [
         "helpers",
         "lazy",
         "main:step",
@@ -88,7 +88,7 @@ def test_modules_that_are_imported_count_however_deep(tmp_path):
         "pack.sub",
         "typed",
     ]
-    assert all(digest.startswith("sha256:") for digest in found.values())
+    assert all(digest.startswith("sha256:") for digest in sources.values())
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_what_cannot_be_parsed_imports_nothing(tmp_path):
 
 
 def test_the_standard_library_counts_with_the_version_of_python(tmp_path):
-    found = _code(tmp_path, "_thread:start_new_thread")
-    assert (found.sources, found.packages) == ({}, {})
-    found = _code(tmp_path, "json:loads")
-    assert (found.sources, found.packages) == ({}, {})
+    digests = _code(tmp_path, "_thread:start_new_thread")
+    assert (digests.sources, digests.packages) == ({}, {})
+    digests = _code(tmp_path, "json:loads")
+    assert (digests.sources, digests.packages) == ({}, {})
 
 
 def test_namespace_packages_bytecode_and_extensions_count(tmp_path):
@@ -131,27 +131,27 @@ def test_namespace_packages_bytecode_and_extensions_count(tmp_path):
     (tmp_path / "old.py").unlink()
     (tmp_path / "fast.abi3.so").write_bytes(b"machine code")
 
-    found = _code(tmp_path).sources
+    sources = _code(tmp_path).sources
 
-    assert set(found) == {"main:step", "space.inner", "old", "deep", "space.far", "fast"}
+    assert set(sources) == {"main:step", "space.inner", "old", "deep", "space.far", "fast"}
     (tmp_path / "fast.abi3.so").write_bytes(b"machine Code")
     changed = _code(tmp_path).sources
-    assert {name for name in found if found[name] != changed[name]} == {"fast"}
+    assert {name for name in sources if sources[name] != changed[name]} == {"fast"}
 
 
 def test_installed_packages_count_with_the_versions_of_their_distributions(tmp_path):
     _write(tmp_path, main="import yaml, scipy.stats\nfrom sklearn.cluster import KMeans\n")
 
-    found = _code(tmp_path)
+    digests = _code(tmp_path)
 
-    assert set(found.sources) == {"main:step"}
-    assert {"pyyaml", "scipy", "scikit-learn", "numpy", "joblib"} <= set(found.packages)
+    assert set(digests.sources) == {"main:step"}
+    assert {"pyyaml", "scipy", "scikit-learn", "numpy", "joblib"} <= set(digests.packages)
 
 
 def test_a_callable_of_an_installed_package_is_its_version(tmp_path):
-    found = _code(tmp_path, "scipy.special:expit")
-    assert found.sources == {}
-    assert set(found.packages) == {"scipy", "numpy"}
+    digests = _code(tmp_path, "scipy.special:expit")
+    assert digests.sources == {}
+    assert set(digests.packages) == {"scipy", "numpy"}
 
 
 def test_an_installed_file_that_no_package_owns_counts_with_its_digest(tmp_path, monkeypatch):
@@ -160,18 +160,18 @@ def test_an_installed_file_that_no_package_owns_counts_with_its_digest(tmp_path,
     _write(job, main="import loner\ndef step(x): return x\n")
     monkeypatch.syspath_prepend(site)
 
-    found = _code(job)
+    digests = _code(job)
 
-    assert set(found.sources) == {"main:step"}
-    assert found.packages == {"site-packages/loner.py": digest_file(site / "loner.py")}
+    assert set(digests.sources) == {"main:step"}
+    assert digests.packages == {"site-packages/loner.py": digest_file(site / "loner.py")}
 
 
 def test_modules_that_a_script_imports_count(tmp_path):
     _write(tmp_path, main="", train="import helper, scipy\n", helper="")
     more = 'exit: [{task: t, steps: [{run: "python train.py --fast"}]}]\n'
-    found = _code(tmp_path, more=more)
-    assert set(found.sources) == {"main:step", "./train.py", "helper"}
-    assert found.packages == {}
+    digests = _code(tmp_path, more=more)
+    assert set(digests.sources) == {"main:step", "./train.py", "helper"}
+    assert digests.packages == {}
 
 
 def test_a_class_of_a_reader_counts(tmp_path):
@@ -186,15 +186,15 @@ def test_a_class_of_a_reader_counts(tmp_path):
 @pytest.fixture(scope="module")
 def virtual_environment(tmp_path_factory):
     """An environment of its own that has all that this one has."""
-    place = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place / "venv"], check=True)
-    [site] = (place / "venv" / "lib").glob("python*/site-packages")
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    [site] = (folder / "venv" / "lib").glob("python*/site-packages")
     paths = [path for path in sys.path if path.endswith("site-packages")]
     import jobrun  # noqa: PLC0415
 
     paths.append(os.path.dirname(os.path.dirname(jobrun.__file__)))  # noqa: PTH120
     (site / "base.pth").write_text("\n".join(paths))
-    return place / "venv" / "bin" / "python", site
+    return folder / "venv" / "bin" / "python", site
 
 
 def _installed(site, version, body, *, direct=False):
@@ -345,6 +345,6 @@ def test_scripts_of_the_folder_count_and_data_does_not(tmp_path):
     (tmp_path.parent / "outside.py").write_text("")
 
     words = ["python3", "step.py", "data.csv", "./run.SH", "../outside.py", "-x", "/bin/sh"]
-    found = digest_scripts(words, tmp_path)
+    digests = digest_scripts(words, tmp_path)
 
-    assert sorted(found) == ["./run.SH", "./step.py"]
+    assert sorted(digests) == ["./run.SH", "./step.py"]

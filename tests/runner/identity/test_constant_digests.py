@@ -45,9 +45,12 @@ def test_objects_have_no_digest():
 
 def test_an_object_is_known_by_its_class_and_a_container_by_all_of_it():
     assert digest_value(ObjectFacts("lib.Model")) == "class lib.Model"
-    one = {"a": [1, A], "b": None}
-    assert digest_value(one) == digest_value({"a": [1, A.copy()], "b": None})
-    assert len({digest_value(v) for v in (one, {"a": [1, A]}, {"a": [2, A], "b": None}, {})}) == 4
+    container = {"a": [1, A], "b": None}
+    assert digest_value(container) == digest_value({"a": [1, A.copy()], "b": None})
+    assert (
+        len({digest_value(v) for v in (container, {"a": [1, A]}, {"a": [2, A], "b": None}, {})})
+        == 4
+    )
 
 
 def test_another_constant_is_refused_and_may_be_accepted():

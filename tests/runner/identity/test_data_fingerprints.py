@@ -32,70 +32,70 @@ def folder(tmp_path):
     return tmp_path
 
 
-def found(folder, more="", known=None):
+def take_fingerprints(folder, more="", known=None):
     (folder / "s.yaml").write_text(SPEC % more)
     return fingerprint_data(compile_job(load_spec(str(folder / "s.yaml"))).job, folder, known)
 
 
 def test_what_init_and_epochs_read_is_recorded_and_which_of_them_does(folder):
-    assert {name: facts.get("read_by") for name, facts in found(folder).items()} == {
+    assert {name: facts.get("read_by") for name, facts in take_fingerprints(folder).items()} == {
         "a.npy": "init",
         "b.npy": None,
     }
 
 
 def test_what_only_init_reads_counts_for_a_result_and_not_for_further_epochs(folder):
-    before = found(folder)
+    before = take_fingerprints(folder)
     np.save(folder / "a.npy", np.arange(5.0) + 1)
 
-    assert compare_data(before, found(folder)) == ()
-    (change,) = compare_data(before, found(folder), whole=True)
+    assert compare_data(before, take_fingerprints(folder)) == ()
+    (change,) = compare_data(before, take_fingerprints(folder), whole=True)
     assert change.field == "data.a.npy"
-    assert keep_of_init(before, found(folder)) == before
+    assert keep_of_init(before, take_fingerprints(folder)) == before
 
 
 def test_a_touched_file_is_the_same_and_another_is_drift(folder):
-    before = found(folder)
+    before = take_fingerprints(folder)
     os.utime(folder / "b.npy", (1, 1))
-    assert compare_data(before, found(folder, known=before)) == ()
+    assert compare_data(before, take_fingerprints(folder, known=before)) == ()
 
     np.save(folder / "b.npy", np.arange(5.0) + 1)
-    (change,) = compare_data(before, found(folder, known=before))
+    (change,) = compare_data(before, take_fingerprints(folder, known=before))
 
     assert (change.field, change.kind) == ("data.b.npy", "semantic")
 
 
 def test_an_unchanged_file_is_not_read_again(folder, monkeypatch):
-    before = found(folder)
+    before = take_fingerprints(folder)
     monkeypatch.setattr(fingerprints, "_digest", None)
 
-    assert found(folder, known=before) == before
+    assert take_fingerprints(folder, known=before) == before
 
 
 def test_of_a_large_file_both_ends_count(folder, monkeypatch):
     monkeypatch.setattr(fingerprints, "_WHOLE_BYTES", 100)
     monkeypatch.setattr(fingerprints, "_END_BYTES", 40)
-    before = found(folder)
+    before = take_fingerprints(folder)
     assert before["b.npy"]["digest"].startswith("ends-sha256:")
     data = bytearray((folder / "b.npy").read_bytes())
     data[-1] ^= 1
     (folder / "b.npy").write_bytes(data)
 
-    assert len(compare_data(before, found(folder))) == 1
+    assert len(compare_data(before, take_fingerprints(folder))) == 1
 
 
 def test_what_the_job_writes_itself_is_left_out(folder):
-    assert list(found(folder, ', {save: {B: "b.npy"}}')) == ["a.npy"]
+    assert list(take_fingerprints(folder, ', {save: {B: "b.npy"}}')) == ["a.npy"]
 
 
 def test_where_programs_run_nothing_is_certain(folder):
-    assert found(folder, ", {run: [touch, x]}") == {}
+    assert take_fingerprints(folder, ", {run: [touch, x]}") == {}
 
 
 def test_a_file_that_is_gone_is_no_drift_of_data(folder):
-    before = found(folder)
+    before = take_fingerprints(folder)
     (folder / "b.npy").unlink()
 
-    assert compare_data(before, found(folder)) == ()
-    (change,) = compare_data(before, found(folder), whole=True)
+    assert compare_data(before, take_fingerprints(folder)) == ()
+    (change,) = compare_data(before, take_fingerprints(folder), whole=True)
     assert (change.field, change.after) == ("data.b.npy", "")

@@ -61,92 +61,92 @@ class _Place:
 
 
 @pytest.fixture
-def place(tmp_path):
+def reads_job(tmp_path):
     return _Place(tmp_path)
 
 
-def test_what_is_pinned_are_files_that_are_read_and_not_written(place):
-    job = place.load()[1]
+def test_what_is_pinned_are_files_that_are_read_and_not_written(reads_job):
+    job = reads_job.load()[1]
 
-    assert list(find_data_files(job, place.folder)) == ["data/a.npy", "data/r.npy"]
+    assert list(find_data_files(job, reads_job.folder)) == ["data/a.npy", "data/r.npy"]
 
 
-def test_a_pin_is_size_and_digest_of_all_bytes(place):
-    bytes_ = (place.folder / "data/a.npy").read_bytes()
+def test_a_pin_is_size_and_digest_of_all_bytes(reads_job):
+    bytes_ = (reads_job.folder / "data/a.npy").read_bytes()
 
-    assert pin_data(place.load()[1], place.folder)["data/a.npy"] == Pin(
+    assert pin_data(reads_job.load()[1], reads_job.folder)["data/a.npy"] == Pin(
         len(bytes_), hashlib.sha256(bytes_).hexdigest()
     )
 
 
-def test_what_is_written_is_read_again(place):
-    place.pin()
+def test_what_is_written_is_read_again(reads_job):
+    reads_job.pin()
 
-    assert lock_path(place.load()[0]) == place.lock
-    assert read_lock(place.lock) == pin_data(place.load()[1], place.folder)
-
-
-def test_without_a_lock_nothing_is_pinned(place):
-    assert read_lock(place.lock) is None
-    assert require_locked(*place.load()) == ()
+    assert lock_path(reads_job.load()[0]) == reads_job.lock
+    assert read_lock(reads_job.lock) == pin_data(reads_job.load()[1], reads_job.folder)
 
 
-def test_a_run_goes_on_with_the_pinned_data(place):
-    place.pin()
+def test_without_a_lock_nothing_is_pinned(reads_job):
+    assert read_lock(reads_job.lock) is None
+    assert require_locked(*reads_job.load()) == ()
 
-    assert place.start().exit_code == 0
+
+def test_a_run_goes_on_with_the_pinned_data(reads_job):
+    reads_job.pin()
+
+    assert reads_job.start().exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("name", "line", "array"),
     [("a", 5, np.arange(10.0) + 1), ("r", 3, np.arange(10.0) + 1), ("r", 3, np.arange(11.0))],
 )
-def test_other_data_are_refused_with_the_place_that_reads_them(place, name, line, array):
-    place.pin()
-    place.save(name, array)
+def test_other_data_are_refused_with_the_place_that_reads_them(reads_job, name, line, array):
+    reads_job.pin()
+    reads_job.save(name, array)
     with pytest.raises(DriftError) as caught:
-        place.start()
+        reads_job.start()
     (fault,) = caught.value.faults
 
     assert (fault.code, fault.where.line) == ("E265", line)
     assert f"data/{name}.npy is not the one that reads.lock.json pins" in fault.message
     assert "jobrun lock reads.yaml" in fault.mend
-    assert not (place.folder / "runs").exists()
+    assert not (reads_job.folder / "runs").exists()
 
 
-def test_a_resume_looks_too(place):
-    place.pin()
-    place.start(max_epochs=1)
-    place.save("a", np.arange(10.0) + 1)
-    run = newest_run(place.folder / "runs", "reads")
+def test_a_resume_looks_too(reads_job):
+    reads_job.pin()
+    reads_job.start(max_epochs=1)
+    reads_job.save("a", np.arange(10.0) + 1)
+    run = newest_run(reads_job.folder / "runs", "reads")
     with pytest.raises(DriftError) as caught:
-        resume_run(run, RunOptions(run_dir=place.folder / "runs"), loaded=place.load()[0])
+        resume_run(run, RunOptions(run_dir=reads_job.folder / "runs"), loaded=reads_job.load()[0])
 
     assert caught.value.faults[0].code == "E265"
 
 
-def test_a_file_that_is_not_pinned_is_a_warning(place):
-    write_lock(place.lock, {})
+def test_a_file_that_is_not_pinned_is_a_warning(reads_job):
+    write_lock(reads_job.lock, {})
 
-    assert [(one.code, one.severity) for one in require_locked(*place.load())] == [
+    assert [(fault.code, fault.severity) for fault in require_locked(*reads_job.load())] == [
         ("W142", "warning"),
         ("W142", "warning"),
     ]
 
 
-def test_a_missing_file_cannot_be_pinned(place):
-    (place.folder / "data/r.npy").unlink()
+def test_a_missing_file_cannot_be_pinned(reads_job):
+    (reads_job.folder / "data/r.npy").unlink()
     with pytest.raises(EnvironmentFaultError) as caught:
-        place.pin()
+        reads_job.pin()
     (fault,) = caught.value.faults
 
     assert (fault.code, fault.where.line) == ("E372", 3)
 
 
 @pytest.mark.parametrize("text", ["<<<< mine", "[]", '{"format": 9, "files": {}}', '{"format": 1}'])
-def test_a_lock_that_cannot_be_read_is_not_passed_over(place, text):
-    place.lock.write_text(text)
+def test_a_lock_that_cannot_be_read_is_not_passed_over(reads_job, text):
+    reads_job.lock.write_text(text)
     with pytest.raises(EnvironmentFaultError) as caught:
-        place.start()
+        reads_job.start()
 
     assert caught.value.faults[0].code == "E266"

@@ -52,8 +52,8 @@ def changes(tmp_path):
     return between
 
 
-def kinds(found):
-    return {change.field: change.kind for change in found}
+def kinds(changes):
+    return {change.field: change.kind for change in changes}
 
 
 def test_the_same_spec_has_no_changes(changes):
@@ -114,14 +114,14 @@ def test_where_saves_between_records_are_decides_how_arrays_lie_in_memory(tmp_pa
         path.write_text(SPEC.replace("name: j\n", f"name: j\ncheckpoint: {edit}\n"))
         loaded.append(load_spec(str(path)))
 
-    assert [one.kind for one in compare_specs(*loaded)] == [kind]
+    assert [change.kind for change in compare_specs(*loaded)] == [kind]
 
 
 def test_row_29_a_semantic_change_is_refused_field_by_field_with_its_place(changes):
-    found = changes(("w = 1.0", "w = 2.0"), overrides=("params.lr=0.5",))
+    drift = changes(("w = 1.0", "w = 2.0"), overrides=("params.lr=0.5",))
 
     with pytest.raises(DriftError) as raised:
-        require_no_drift(found)
+        require_no_drift(drift)
 
     assert raised.value.exit_code == 5
     faults = {fault.path: fault for fault in raised.value.faults}
@@ -141,15 +141,15 @@ def test_row_29_a_semantic_change_is_refused_field_by_field_with_its_place(chang
     ],
 )
 def test_what_is_accepted_stands_for_what_is_below_it(changes, accept, refused):
-    found = changes(("w = 1.0", "w = 2.0"), ("lr: 0.1", "lr: 0.2"))
+    drift = changes(("w = 1.0", "w = 2.0"), ("lr: 0.1", "lr: 0.2"))
 
     try:
-        require_no_drift(found, accept=accept)
-        left = []
+        require_no_drift(drift, accept=accept)
+        remaining = []
     except DriftError as error:
-        left = sorted(fault.path for fault in error.faults)
+        remaining = sorted(fault.path for fault in error.faults)
 
-    assert left == refused
+    assert remaining == refused
 
 
 def test_another_gpu_is_numerics():
@@ -164,31 +164,31 @@ def test_a_variable_of_a_library_that_has_changed_is_numerics_and_shown_by_itsel
         {"variables": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "XLA_FLAGS": "--fast"}},
     )
 
-    assert {str(one): one.kind for one in changes} == {
+    assert {str(change): change.kind for change in changes} == {
         "numerics.JAX_ENABLE_X64: was 1, is not there": "numerics",
         "numerics.XLA_FLAGS: was not there, is --fast": "numerics",
     }
 
 
 def test_row_30_other_numerics_are_told_and_refused_only_when_strict():
-    found = compare_numerics(
+    drift = compare_numerics(
         {"numpy": "2.4.6", "python": "3.11.2", "blas_threads": 1, "h5py": "3.10"},
         {"numpy": "2.5.0", "python": "3.11.7", "blas_threads": 1, "h5py": "3.16", "blas": "x"},
     )
 
-    assert kinds(found) == {"numerics.numpy": "numerics", "numerics.h5py": "safe"}
-    assert require_no_drift(found) == found
+    assert kinds(drift) == {"numerics.numpy": "numerics", "numerics.h5py": "safe"}
+    assert require_no_drift(drift) == drift
     with pytest.raises(DriftError, match=r"was 2\.4\.6, is 2\.5\.0") as raised:
-        require_no_drift(found, strict=True)
+        require_no_drift(drift, strict=True)
     assert raised.value.faults[0].code == "E370"
 
 
 def test_digests_are_compared_by_name():
-    found = compare_mappings(
+    drift = compare_mappings(
         "callables", {"m:f": "sha256:1", "m:g": "sha256:2"}, {"m:f": "sha256:1"}
     )
 
-    assert [str(change) for change in found] == ["callables.m:g: was sha256:2, is not there"]
+    assert [str(change) for change in drift] == ["callables.m:g: was sha256:2, is not there"]
 
 
 def test_data_is_told_by_size_and_digest_and_never_by_time():

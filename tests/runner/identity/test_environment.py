@@ -13,11 +13,11 @@ from jobrun.runner.identity.environment import describe_environment
 
 
 def test_the_environment_is_json_and_says_what_numbers_depend_on():
-    found = json.loads(json.dumps(describe_environment(), allow_nan=False))
+    environment = json.loads(json.dumps(describe_environment(), allow_nan=False))
 
-    assert {"python", "numpy", "blas", "blas_threads", "cpu_features", "jobrun"} <= set(found)
-    assert found["numpy"]
-    assert found["processors"] >= 1
+    assert {"python", "numpy", "blas", "blas_threads", "cpu_features", "jobrun"} <= set(environment)
+    assert environment["numpy"]
+    assert environment["processors"] >= 1
 
 
 def test_the_version_of_h5py_is_the_one_that_is_imported():
@@ -35,10 +35,10 @@ def test_variables_that_decide_how_libraries_round_are_recorded(monkeypatch):
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
     monkeypatch.delenv("XLA_FLAGS", raising=False)
 
-    found = describe_environment()
+    environment = describe_environment()
 
-    assert found["variables"] == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "JAX_ENABLE_X64": "1"}
-    assert isinstance(found["gpus"], list)
+    assert environment["variables"] == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "JAX_ENABLE_X64": "1"}
+    assert isinstance(environment["gpus"], list)
 
 
 @pytest.mark.long

@@ -92,15 +92,15 @@ def test_status_and_report_show_it(repository, monkeypatch, capsys):
     capsys.readouterr()
 
     assert invoke(["status", "add", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["command"] == ["jobrun", "run", "add.yaml", "--max-epochs", "1"]
-    assert told["git"]["commit"] == commit
-    assert list(told["lock_files"]) == ["../uv.lock"]
-    assert told["packages"] == {}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["command"] == ["jobrun", "run", "add.yaml", "--max-epochs", "1"]
+    assert printed["git"]["commit"] == commit
+    assert list(printed["lock_files"]) == ["../uv.lock"]
+    assert printed["packages"] == {}
     assert invoke(["status", "add"]) == 0
-    told = capsys.readouterr().out
-    assert "jobrun run add.yaml --max-epochs 1" in told
-    assert f"commit {commit[:12]}, ../uv.lock" in told
+    printed = capsys.readouterr().out
+    assert "jobrun run add.yaml --max-epochs 1" in printed
+    assert f"commit {commit[:12]}, ../uv.lock" in printed
     assert invoke(["report", "add", "--out", "report.html"]) == 0
     assert commit[:12] in (repository / "jobs" / "report.html").read_text()
 

@@ -106,7 +106,9 @@ def _in_process(folder, **options):
     events = []
     options = jobrun_api.RunOptions(run_dir=folder / "runs", **options)
     result = jobrun_api.run(folder / "walk.yaml", options, listener=events.append)
-    return result, [one.text for one in events if isinstance(one, Noted) and one.level == "warning"]
+    return result, [
+        event.text for event in events if isinstance(event, Noted) and event.level == "warning"
+    ]
 
 
 def _got(folder):
@@ -126,16 +128,18 @@ def test_a_listener_gets_each_epoch_once_with_all_that_was_measured(folder):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("what", "why"),
+    ("failure", "why"),
     [
         ("fail", "ValueError: the server is full"),
         ("crash", "its process ended with 5"),
         ("hang", "it did not end in time"),
     ],
 )
-def test_a_listener_that_fails_is_switched_off_once_and_ends_no_run(folder, monkeypatch, what, why):
-    monkeypatch.setenv("LISTENER", what)
-    monkeypatch.setattr(listener_processes, "_LAST_S", 0.5 if what == "hang" else 60.0)
+def test_a_listener_that_fails_is_switched_off_once_and_ends_no_run(
+    folder, monkeypatch, failure, why
+):
+    monkeypatch.setenv("LISTENER", failure)
+    monkeypatch.setattr(listener_processes, "_LAST_S", 0.5 if failure == "hang" else 60.0)
 
     result, warnings = _in_process(folder)
 
@@ -161,9 +165,9 @@ def test_a_listener_that_is_not_there_is_refused_before_anything_runs(folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["leave", "fail_once"])
-def test_a_run_that_dies_and_is_resumed_leaves_each_point_once(folder, how):
-    call = f"- {{call: 'leave:{how}', with: {{epoch: epoch}}}}"
+@pytest.mark.parametrize("death", ["leave", "fail_once"])
+def test_a_run_that_dies_and_is_resumed_leaves_each_point_once(folder, death):
+    call = f"- {{call: 'leave:{death}', with: {{epoch: epoch}}}}"
     (folder / "walk.yaml").write_text(SPEC.replace("- MORE", call))
     words = environment(PYTHONPATH=str(folder / "packages"))
 

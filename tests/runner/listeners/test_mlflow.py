@@ -20,8 +20,8 @@ def server(tmp_path, monkeypatch):
 
 def _run_of(server, run):
     experiment = server.get_experiment_by_name("walk").experiment_id
-    (found,) = server.search_runs([experiment], f"tags.`jobrun.run_id` = '{run.run_id}'")
-    return found
+    (listed_run,) = server.search_runs([experiment], f"tags.`jobrun.run_id` = '{run.run_id}'")
+    return listed_run
 
 
 class TestMlflow(ListenerContract):
@@ -32,13 +32,13 @@ class TestMlflow(ListenerContract):
     @pytest.fixture
     def read(self, server):
         def points(run):
-            found = _run_of(server, run)
+            listed_run = _run_of(server, run)
             return {
                 name: sorted(
-                    (one.step, one.value)
-                    for one in server.get_metric_history(found.info.run_id, name)
+                    (point.step, point.value)
+                    for point in server.get_metric_history(listed_run.info.run_id, name)
                 )
-                for name in found.data.metrics
+                for name in listed_run.data.metrics
             }
 
         return points

@@ -12,11 +12,11 @@ from jobrun.testing.listeners import ListenerContract, listened_run
 
 def _points(reader):
     reader.Reload()
-    found = defaultdict(list)
+    points = defaultdict(list)
     for name in reader.Tags()["scalars"]:
-        for one in reader.Scalars(name):
-            found[name].append((one.step, one.value))
-    return dict(found)
+        for scalar in reader.Scalars(name):
+            points[name].append((scalar.step, scalar.value))
+    return dict(points)
 
 
 @pytest.mark.long

@@ -18,9 +18,9 @@ _WHOLE, _LAST = 1, 4
 def _records(data):
     at, part = _HEADER, b""
     while at + _ENTRY <= len(data):
-        left = _BLOCK - at % _BLOCK
-        if left < _ENTRY:
-            at += left
+        room = _BLOCK - at % _BLOCK
+        if room < _ENTRY:
+            at += room
             continue
         _, size, kind = struct.unpack_from("<IHB", data, at)
         at += _ENTRY
@@ -37,20 +37,20 @@ def _read(folder):
     from wandb.proto import wandb_internal_pb2  # noqa: PLC0415
 
     (path,) = folder.glob("offline-run-*/*.wandb")
-    found = defaultdict(list)
+    points = defaultdict(list)
     for data in _records(path.read_bytes()):
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data)
         if record.WhichOneof("record_type") != "history":
             continue
         row = {
-            one.key or "/".join(one.nested_key): json.loads(one.value_json)
-            for one in record.history.item
+            item.key or "/".join(item.nested_key): json.loads(item.value_json)
+            for item in record.history.item
         }
         for name, value in row.items():
             if isinstance(value, int | float) and name != "epoch" and name[0] != "_":
-                found[name].append((record.history.step.num, float(value)))
-    return dict(found), path.stem
+                points[name].append((record.history.step.num, float(value)))
+    return dict(points), path.stem
 
 
 class TestWandb(ListenerContract):

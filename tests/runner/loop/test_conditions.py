@@ -58,9 +58,9 @@ def test_nothing_is_looked_at_after_init():
 
 
 def test_all_reasons_are_given_in_the_order_of_the_spec():
-    found = find_stop_reasons((WHEN, StopAfterEpochs(1)), Progress(epoch=1), lambda probe: True)
+    reasons = find_stop_reasons((WHEN, StopAfterEpochs(1)), Progress(epoch=1), lambda probe: True)
 
-    assert found == ("x < tol", "1 epoch has run")
+    assert reasons == ("x < tol", "1 epoch has run")
 
 
 def run_patience(condition, values):

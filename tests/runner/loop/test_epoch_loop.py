@@ -62,7 +62,7 @@ class RecordingSaver:
         self.every = every
         self.seconds = 0.0
         self.saved = -1
-        self.kept = {}
+        self.saved_progress = {}
 
     def is_due(self, progress):
         return progress.epoch % self.every == 0
@@ -70,7 +70,7 @@ class RecordingSaver:
     def save(self, progress):
         self.calls.append(f"save {progress.epoch}")
         self.saved = progress.epoch
-        self.kept[progress.epoch] = progress
+        self.saved_progress[progress.epoch] = progress
         return progress
 
     def handle_outcome(self, progress):
@@ -406,7 +406,7 @@ def test_patience_goes_on_over_a_resume():
     whole = Bench(job(stop=stop, metrics=(("x", probe("x", X)),)), epoch=epoch)
     last = whole.run().epoch
     assert last == 5
-    for number, progress in list(whole.saver.kept.items()):
+    for number, progress in list(whole.saver.saved_progress.items()):
         part = Bench(whole.job, epoch=epoch, resumed=ResumePoint(progress, LOAD))
         part.session.blobs["x"] = values[max(0, number - 1)]
 
@@ -414,10 +414,10 @@ def test_patience_goes_on_over_a_resume():
 
 
 def outputs_job():
-    made = (Output("o", Const(1)), Output("unread", Const(1)))
+    outputs = (Output("o", Const(1)), Output("unread", Const(1)))
     return job(
-        init=TaskGroup("init", (replace(TASK, name="i", outputs=made),)),
-        epoch=TaskGroup("epoch", (replace(TASK, name="e", outputs=made),)),
+        init=TaskGroup("init", (replace(TASK, name="i", outputs=outputs),)),
+        epoch=TaskGroup("epoch", (replace(TASK, name="e", outputs=outputs),)),
         stop=(StopWhen(probe("e.o", OutputRead("e", "o", "n"))),),
         expect=(probe("i.o", OutputRead("i", "o", "n")),),
     )
@@ -433,12 +433,14 @@ def test_outputs_that_are_read_later_are_part_of_what_is_saved():
     bench = Bench(outputs_job(), init=init, epoch=epoch)
 
     assert bench.run().epoch == 2
-    assert bench.saver.kept[1].outputs == {
+    assert bench.saver.saved_progress[1].outputs == {
         OutputRef("i", "n", "o"): True,
         OutputRef("e", "n", "o"): False,
     }
     assert set(bench.session.seen["epoch"]) == {OutputRef("i", "n", "o")}
-    again = Bench(outputs_job(), epoch=epoch, resumed=ResumePoint(bench.saver.kept[2], LOAD))
+    again = Bench(
+        outputs_job(), epoch=epoch, resumed=ResumePoint(bench.saver.saved_progress[2], LOAD)
+    )
     assert again.run().epoch == 2
 
 
@@ -458,8 +460,8 @@ def test_saves_that_were_passed_over_are_told_at_the_end():
 
     bench.run()
 
-    left = "no epoch is saved, so there is nothing to resume from"
-    assert Noted(f"3 checkpoints could not be saved; {left}", "warning") in bench.events
+    no_epoch = "no epoch is saved, so there is nothing to resume from"
+    assert Noted(f"3 checkpoints could not be saved; {no_epoch}", "warning") in bench.events
 
 
 def test_scores_are_those_of_saved_epochs_and_of_the_best():

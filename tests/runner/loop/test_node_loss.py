@@ -27,7 +27,7 @@ class Bench:
     """A session that loses its node in the given epochs, once for each time they are named."""
 
     def __init__(self, *epochs, most=3, renewals=()):
-        self.left = list(epochs)
+        self.unrecovered = list(epochs)
         self.renewals = list(renewals)
         self.events = []
         self.session = ScriptedSession({"init": self._init, "epoch": self._epoch})
@@ -39,8 +39,8 @@ class Bench:
         blobs["x"] = 0
 
     def _epoch(self, blobs, epoch):
-        if epoch in self.left:
-            self.left.remove(epoch)
+        if epoch in self.unrecovered:
+            self.unrecovered.remove(epoch)
             blobs["x"] = "spoiled"
             raise lost()
         blobs["x"] += epoch
@@ -65,7 +65,7 @@ class Bench:
             return JobRunner(job, self.session, saver, requests, self.events.append, limits).run()
 
     @property
-    def told(self):
+    def warnings(self):
         return [event.text for event in self.events if isinstance(event, Noted)]
 
 
@@ -80,7 +80,7 @@ def test_without_anything_saved_a_run_begins_anew_and_ends_alike():
     progress = bench.run()
 
     assert (progress.epoch, bench.session.blobs["x"]) == (3, 6)
-    assert [one for one in bench.session.calls if one != "settle"] == [
+    assert [call for call in bench.session.calls if call != "settle"] == [
         "init 0",
         "epoch 1",
         "epoch 2",
@@ -93,8 +93,8 @@ def test_without_anything_saved_a_run_begins_anew_and_ends_alike():
     assert [event for event in bench.events if isinstance(event, NodeReplaced)] == [
         NodeReplaced("n", -1)
     ]
-    assert "node 'n' is lost" in bench.told[0]
-    assert "the run continues from init (loss 1 of 3 at most)" in bench.told[0]
+    assert "node 'n' is lost" in bench.warnings[0]
+    assert "the run continues from init (loss 1 of 3 at most)" in bench.warnings[0]
 
 
 def test_too_many_losses_without_a_new_epoch_are_an_error():
@@ -114,8 +114,8 @@ def test_a_loss_while_another_is_made_good_counts_too():
     progress = bench.run()
 
     assert progress.epoch == 3
-    assert ["'other'" in text for text in bench.told] == [False, True]
-    assert "loss 2 of 3" in bench.told[1]
+    assert ["'other'" in text for text in bench.warnings] == [False, True]
+    assert "loss 2 of 3" in bench.warnings[1]
 
 
 def test_further_losses_are_waited_for_longer():
@@ -123,7 +123,7 @@ def test_further_losses_are_waited_for_longer():
 
     bench.run()
 
-    waits = [text.partition("continues")[2].partition(" from")[0] for text in bench.told]
+    waits = [text.partition("continues")[2].partition(" from")[0] for text in bench.warnings]
     assert waits == ["", " in 1 s", " in 2 s", " in 4 s"]
 
 

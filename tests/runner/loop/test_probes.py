@@ -45,12 +45,12 @@ def test_several_nodes_become_one_value(reduce, value):
     ],
 )  # fmt: skip
 def test_integers_of_several_nodes_are_those_of_python(reduce, values, value):
-    blobs = {node: {"x": one} for node, one in zip("ab", values, strict=True)}
+    blobs = {node: {"x": part} for node, part in zip("ab", values, strict=True)}
 
-    found = ProbeEvaluator(Reads(blobs), {}).value(Probe("x", PARTS, reduce))
+    reduced = ProbeEvaluator(Reads(blobs), {}).value(Probe("x", PARTS, reduce))
 
-    assert found == value
-    assert type(found) is type(value)
+    assert reduced == value
+    assert type(reduced) is type(value)
 
 
 def test_bools_are_folded_too():
@@ -59,46 +59,46 @@ def test_bools_are_folded_too():
 
 
 def test_outputs_are_read():
-    looker = ProbeEvaluator(Reads(), {OutputRef("t", "a", "o"): 4})
+    evaluator = ProbeEvaluator(Reads(), {OutputRef("t", "a", "o"): 4})
 
-    value = looker.value(Probe("t.o", (Binary(OutputRead("t", "o", "a"), "+", Const(1)),)))
+    value = evaluator.value(Probe("t.o", (Binary(OutputRead("t", "o", "a"), "+", Const(1)),)))
 
     assert value == 5
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True), np.array(True)])
 def test_a_bool_may_be_of_any_kind(value):
-    looker, probe = look(value)
+    evaluator, probe = look(value)
 
-    assert looker.holds(probe) is True
+    assert evaluator.holds(probe) is True
 
 
 @pytest.mark.parametrize("value", [1, 0.5, np.int64(1), "yes", None, np.array([True, False])])
 def test_truthiness_is_not_enough(value):
-    looker, probe = look(value)
+    evaluator, probe = look(value)
 
     with pytest.raises(TaskFailedError, match="must be true or false"):
-        looker.holds(probe)
+        evaluator.holds(probe)
 
 
 @pytest.mark.parametrize(
     "value", [1, 2.5, True, "text", np.float32(0.5), np.array([[7]]), np.array(2.0)]
 )
 def test_a_metric_is_a_python_scalar(value):
-    looker, probe = look(value)
+    evaluator, probe = look(value)
 
-    found = looker.scalar("m", probe)
+    metric = evaluator.scalar("m", probe)
 
-    assert type(found) in {int, float, bool, str}
-    assert found == value
+    assert type(metric) in {int, float, bool, str}
+    assert metric == value
 
 
 @pytest.mark.parametrize("value", [np.ones(2), None, 1j, [1]])
 def test_anything_else_is_no_metric(value):
-    looker, probe = look(value)
+    evaluator, probe = look(value)
 
     with pytest.raises(TaskFailedError, match="metric 'm' must be one number") as raised:
-        looker.scalar("m", probe)
+        evaluator.scalar("m", probe)
     assert raised.value.faults[0].code == "E367"
 
 

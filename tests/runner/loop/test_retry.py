@@ -19,7 +19,7 @@ from jobrun.runner.saving.saver import NoSaver
 from jobrun.runner.start_or_resume import start_run
 from jobrun.runner.stop_requests import StopRequests
 from jobrun.session.base import GroupCancelledError, TasksStuckError
-from tests.support.resumable_job import ROOT, Place
+from tests.support.resumable_job import ROOT, WalkJob
 from tests.support.scripted_session import ScriptedSession
 
 PLAIN = Task("plain", "n", ())
@@ -59,7 +59,7 @@ class Bench:
             return run_with_retries(self.session, group, 3, {}, requests, self.events.append)
 
     @property
-    def told(self):
+    def warnings(self):
         return [event.text for event in self.events if isinstance(event, Noted)]
 
 
@@ -92,7 +92,7 @@ def test_each_retry_is_told_with_its_reason():
     bench.run(PATIENT, LAZY)
 
     why = "epoch/patient/steps[0]: it broke"
-    assert bench.told == [
+    assert bench.warnings == [
         f"attempt 1 of group 'epoch' failed: {why}; it runs again now, from where it started",
         f"attempt 2 of group 'epoch' failed: {why}; it runs again in 0.01 s, from where it started",
     ]
@@ -109,8 +109,8 @@ def test_when_no_retry_is_left_the_last_failure_stands_and_all_were_told():
         bench.run(PATIENT)
 
     assert caught.value is errors[2]
-    assert len(bench.told) == 3
-    assert bench.told[2].endswith("it broke; no retry is left")
+    assert len(bench.warnings) == 3
+    assert bench.warnings[2].endswith("it broke; no retry is left")
 
 
 def test_each_task_counts_its_own_failures():
@@ -131,7 +131,7 @@ def test_failures_of_two_at_once_wait_the_longer_backoff():
 
     bench.run(PATIENT, LAZY)
 
-    assert "again in 0.01 s" in bench.told[0]
+    assert "again in 0.01 s" in bench.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_is_no_failure_of_such_a_task_is_not_tried_again(error):
         bench.run(PATIENT, PLAIN)
 
     assert caught.value is error
-    assert bench.told == []
+    assert bench.warnings == []
 
 
 def test_a_stuck_task_is_never_tried_again_whatever_it_declares():
@@ -202,9 +202,9 @@ def job(**changes):
     )
 
 
-def run_job(one, session):
+def run_job(compiled, session):
     with StopRequests(session.request_stop, grace_s=1000) as requests:
-        runner = JobRunner(one, session, NoSaver(), requests, lambda event: None, RunLimits())
+        runner = JobRunner(compiled, session, NoSaver(), requests, lambda event: None, RunLimits())
         return runner.run()
 
 
@@ -235,10 +235,10 @@ def test_every_group_is_tried_again_from_what_it_started_with(name):
 
 
 def test_a_group_of_remote_nets_alone_is_handed_to_the_session():
-    kept = TaskGroup("download", remote=(RemoteNet("f", "n", ()),))
+    download = TaskGroup("download", remote=(RemoteNet("f", "n", ()),))
     session = ScriptedSession({"init": lambda blobs, epoch: blobs.update(x=1)})
 
-    run_job(job(download=kept), session)
+    run_job(job(download=download), session)
 
     assert "download 1" in session.calls
 
@@ -268,14 +268,14 @@ def trouble(epoch, left):
 
 
 def flaky(folder, *edits):
-    place = Place(folder, *FLAKY, *edits)
+    walk = WalkJob(folder, *FLAKY, *edits)
     (folder / "mine_retries.py").write_text(TROUBLE)
-    return place
+    return walk
 
 
-def start(place, left):
-    loaded, compiled = place.load((f"params.left={left}",))
-    return start_run(loaded, compiled, place.options(), place.events.append)
+def start(walk, failures):
+    loaded, compiled = walk.load((f"params.left={failures}",))
+    return start_run(loaded, compiled, walk.options(), walk.events.append)
 
 
 def test_a_run_with_retries_has_the_bits_of_an_undisturbed_one(tmp_path):
@@ -284,9 +284,9 @@ def test_a_run_with_retries_has_the_bits_of_an_undisturbed_one(tmp_path):
     assert start(calm, 0).exit_code == start(rough, 2).exit_code == 0
 
     assert rough.outcome() == calm.outcome()
-    told = [e.text for e in rough.events if isinstance(e, Noted) and "attempt" in e.text]
-    assert [text.partition(" of ")[0] for text in told] == ["attempt 1", "attempt 2"] * 2
-    assert "no luck in epoch 1, time 1" in told[0]
+    texts = [e.text for e in rough.events if isinstance(e, Noted) and "attempt" in e.text]
+    assert [text.partition(" of ")[0] for text in texts] == ["attempt 1", "attempt 2"] * 2
+    assert "no luck in epoch 1, time 1" in texts[0]
     failed = [e for e in rough.events if isinstance(e, TaskEnded) and e.failed]
     assert {e.epoch for e in failed} == {1, 3}
 
@@ -298,9 +298,9 @@ def test_when_retries_are_spent_the_run_fails_and_can_be_resumed(tmp_path):
     with pytest.raises(TaskFailedError, match="no luck in epoch 1, time 3"):
         start(rough, 3)
 
-    told = [e.text for e in rough.events if isinstance(e, Noted) and "attempt" in e.text]
-    assert len(told) == 3
-    assert told[2].endswith("no retry is left")
+    texts = [e.text for e in rough.events if isinstance(e, Noted) and "attempt" in e.text]
+    assert len(texts) == 3
+    assert texts[2].endswith("no retry is left")
     assert rough.store.epochs() == (0,)
     # Epoch 1 has had its failures; those of epoch 3 cost one retry each.
     (rough.folder / "count-3").write_text("2")
@@ -310,23 +310,25 @@ def test_when_retries_are_spent_the_run_fails_and_can_be_resumed(tmp_path):
 
 @pytest.mark.long
 def test_a_signal_ends_the_wait_for_a_retry(tmp_path):
-    place = flaky(
+    walk = flaky(
         tmp_path / "waiting", ("{max: 2}", "{max: 2, backoff: 1h}"), ("default: 0", "default: 1")
     )
     process = subprocess.Popen(
-        place.command("auto"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        walk.command("auto"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     events = tmp_path / "waiting/runs"
-    while not any("again in 3600 s" in one.read_text() for one in events.glob("*/*/events.jsonl")):
+    while not any(
+        "again in 3600 s" in path.read_text() for path in events.glob("*/*/events.jsonl")
+    ):
         assert process.poll() is None
         time.sleep(0.02)
 
     os.kill(process.pid, signal.SIGTERM)
-    said = process.communicate(timeout=60)
+    output = process.communicate(timeout=60)
 
-    assert process.returncode == 75, said
-    assert place.store.epochs() == (0,)
-    assert "epoch 1 was dropped" in place.run.record.reason
+    assert process.returncode == 75, output
+    assert walk.store.epochs() == (0,)
+    assert "epoch 1 was dropped" in walk.run.record.reason
 
 
 @pytest.mark.long
@@ -343,32 +345,32 @@ def test_a_task_that_takes_too_long_is_tried_again(tmp_path):
     assert start(slow, 1).exit_code == 0
 
     assert slow.outcome() == calm.outcome()
-    told = [e.text for e in slow.events if isinstance(e, Noted) and "attempt 1" in e.text]
-    assert len(told) >= 2
-    assert "limit of 1 s (task step, node a, epoch 1); it was in epoch/step/steps[3]" in told[0]
+    texts = [e.text for e in slow.events if isinstance(e, Noted) and "attempt 1" in e.text]
+    assert len(texts) >= 2
+    assert "limit of 1 s (task step, node a, epoch 1); it was in epoch/step/steps[3]" in texts[0]
 
 
 @pytest.mark.long
 def test_without_a_retry_it_drops_the_epoch_and_a_longer_limit_is_no_drift(tmp_path):
     limited = ("    node: a\n    retry: {max: 2}\n", "    node: a\n    timeout: 1s\n")
-    place = flaky(tmp_path / "slow", limited)
-    (place.folder / "mine_retries.py").write_text(
+    walk = flaky(tmp_path / "slow", limited)
+    (walk.folder / "mine_retries.py").write_text(
         "import time\ndef trouble(epoch, left):\n    time.sleep(1.2 if epoch == 2 else 0)\n"
     )
 
     with pytest.raises(TaskFailedError) as caught:
-        place.start()
+        walk.start()
 
     assert [fault.code for fault in caught.value.faults] == ["E220"]
     assert caught.value.exit_code == 1
-    assert place.store.epochs()[-1] == 1
-    place.edit(*FLAKY, limited, ("timeout: 1s", "timeout: 1h"))
-    assert place.resume(place.load()[0]).exit_code == 0
-    assert place.run.record.status == "finished"
+    assert walk.store.epochs()[-1] == 1
+    walk.edit(*FLAKY, limited, ("timeout: 1s", "timeout: 1h"))
+    assert walk.resume(walk.load()[0]).exit_code == 0
+    assert walk.run.record.status == "finished"
 
 
 def test_a_failure_that_is_only_told_leaves_the_result_alone(tmp_path):
-    place = flaky(
+    walk = flaky(
         tmp_path / "told",
         (
             "exit:\n",
@@ -376,8 +378,8 @@ def test_a_failure_that_is_only_told_leaves_the_result_alone(tmp_path):
         ),
     )
 
-    assert place.start().exit_code == 0
+    assert walk.start().exit_code == 0
 
-    told = [e.text for e in place.events if isinstance(e, Noted)]
-    assert any("task 'mail' failed on node b" in text and "no-mail" in text for text in told)
-    assert "best.npy" in place.artifacts()
+    texts = [e.text for e in walk.events if isinstance(e, Noted)]
+    assert any("task 'mail' failed on node b" in text and "no-mail" in text for text in texts)
+    assert "best.npy" in walk.artifacts()

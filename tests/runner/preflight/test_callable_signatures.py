@@ -20,16 +20,16 @@ WHERE = Origin("j.yaml", 3, 7)
 
 def faults(tmp_path, text, names, function="f"):
     (tmp_path / "m.py").write_text(text)
-    given = tuple((name, Const(1)) for name in names)
-    step = CallPython(f"m:{function}", given, path="init/t/steps[0]", origin=WHERE)
+    arguments = tuple((name, Const(1)) for name in names)
+    step = CallPython(f"m:{function}", arguments, path="init/t/steps[0]", origin=WHERE)
     groups = {name: TaskGroup(name) for name in ("epoch", "download", "exit")}
     init = TaskGroup("init", (Task("t", "n", (step,)),))
     job = Job("j", Cluster((Node("n"),)), init, **groups)
     return [fault for fault in check_callables(job, tmp_path) if fault.code == "E393"]
 
 
-def said(*given, **more):
-    return [(fault.message, fault.mend) for fault in faults(*given, **more)]
+def messages(*arguments, **more):
+    return [(fault.message, fault.mend) for fault in faults(*arguments, **more)]
 
 
 def test_a_missing_argument_is_named_at_the_step(tmp_path):
@@ -41,19 +41,19 @@ def test_a_missing_argument_is_named_at_the_step(tmp_path):
 
 
 def test_a_misspelt_argument_is_one_fault_with_the_name_that_was_meant(tmp_path):
-    assert said(tmp_path, "def f(x, rate): ...", ["x", "rat"]) == [
+    assert messages(tmp_path, "def f(x, rate): ...", ["x", "rat"]) == [
         ("m:f has no parameter 'rat'", "did you mean 'rate'?")
     ]
 
 
 def test_an_argument_too_many_is_named(tmp_path):
-    assert said(tmp_path, "def f(): ...", ["x"]) == [
+    assert messages(tmp_path, "def f(): ...", ["x"]) == [
         ("m:f has no parameter 'x'", "take it out of 'with'")
     ]
 
 
 def test_a_parameter_that_no_name_reaches_is_named(tmp_path):
-    [(message, _)] = said(tmp_path, "def f(x, /): ...", ["x"])
+    [(message, _)] = messages(tmp_path, "def f(x, /): ...", ["x"])
 
     assert message == "'x' of m:f can be given by position only, and 'with' gives names"
 
@@ -82,18 +82,20 @@ def test_exactly_what_python_refuses_is_a_fault(signature, text, function, tmp_p
     source = text.replace("{comma}", comma).format(signature)
     space: dict = {}
     exec(source, space)
-    found = space[function.partition(".")[0]]
-    found = found.f if "." in function else found
-    parameters = inspect.signature(found).parameters
+    definition = space[function.partition(".")[0]]
+    definition = definition.f if "." in function else definition
+    parameters = inspect.signature(definition).parameters
     names = ("x", "y", "z", "rest")
-    for given in chain.from_iterable(combinations(names, size) for size in range(4)):
-        values = dict.fromkeys(given, 1) | {one: 1 for one in parameters if one in CALL_EXTRAS}
+    for chosen in chain.from_iterable(combinations(names, size) for size in range(4)):
+        values = dict.fromkeys(chosen, 1) | {
+            extra: 1 for extra in parameters if extra in CALL_EXTRAS
+        }
         try:
-            inspect.signature(found).bind(**values)
+            inspect.signature(definition).bind(**values)
             refused = False
         except TypeError:
             refused = True
-        assert bool(faults(tmp_path, source, given, function)) == refused, given
+        assert bool(faults(tmp_path, source, chosen, function)) == refused, chosen
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_what_is_given_without_being_asked_for_is_what_runs_give():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "is_defined"),
     [
         ("def f(): pass", True),
         ("class f: pass", True),
@@ -167,7 +169,7 @@ def test_what_is_given_without_being_asked_for_is_what_runs_give():
         ("def (", True),
     ],
 )
-def test_whether_a_module_defines_a_name(tmp_path, text, found):
+def test_whether_a_module_defines_a_name(tmp_path, text, is_defined):
     (tmp_path / "m.py").write_text(text)
 
-    assert find_definition(tmp_path / "m.py", "f")[0] is found
+    assert find_definition(tmp_path / "m.py", "f")[0] is is_defined

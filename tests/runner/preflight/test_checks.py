@@ -33,7 +33,7 @@ def call(target):
     return CallPython(target, origin=WHERE)
 
 
-def found(tmp_path, *steps, **options):
+def faults_of(tmp_path, *steps, **options):
     return [(fault.code, fault.severity) for fault in preflight(job(*steps), tmp_path, **options)]
 
 
@@ -41,7 +41,7 @@ def test_a_job_whose_files_are_there_has_no_faults(tmp_path):
     np.save(tmp_path / "x.npy", np.ones(3))
     np.savez(tmp_path / "x.npz", data=np.ones(3))
 
-    assert found(tmp_path, load("x.npy"), load("x.npz", "data")) == []
+    assert faults_of(tmp_path, load("x.npy"), load("x.npz", "data")) == []
 
 
 def test_a_missing_file_is_a_fault_with_its_place_and_the_nearest_name(tmp_path):
@@ -76,31 +76,31 @@ def test_a_missing_member_is_a_fault(tmp_path):
 def test_a_file_that_is_no_data_is_a_fault(tmp_path):
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY half")
 
-    assert len(found(tmp_path, load("x.npy"))) == 1
+    assert len(faults_of(tmp_path, load("x.npy"))) == 1
 
 
 def test_a_file_that_another_step_may_make_is_a_warning_at_most(tmp_path):
     save = Save((DataFile("x", Text(("made.npy",))),))
     run = RunProgram((Text(("true",)),))
 
-    assert found(tmp_path, save, load("made.npy")) == []
-    assert found(tmp_path, run, load("x.npy")) == [("E372", "warning")]
+    assert faults_of(tmp_path, save, load("made.npy")) == []
+    assert faults_of(tmp_path, run, load("x.npy")) == [("E372", "warning")]
 
 
 def test_a_path_that_is_filled_in_at_run_time_is_not_looked_at(tmp_path):
     step = Load((DataFile("x", Text((Builtin("run.dir"), "/x.npy"))),))
 
-    assert found(tmp_path, step) == []
+    assert faults_of(tmp_path, step) == []
 
 
 def test_steps_inside_branches_are_looked_at(tmp_path):
-    assert found(tmp_path, If((), (load("x.npy"),))) == [("E372", "error")]
+    assert faults_of(tmp_path, If((), (load("x.npy"),))) == [("E372", "error")]
 
 
 def test_a_callable_is_looked_for_and_not_imported(tmp_path):
     (tmp_path / "never_imported.py").write_text("raise SystemExit\ndef step(): pass\n")
 
-    assert found(tmp_path, call("never_imported:step")) == []
+    assert faults_of(tmp_path, call("never_imported:step")) == []
     assert "never_imported" not in sys.modules
 
 
@@ -133,7 +133,7 @@ def test_row_74_an_import_error_is_found_when_imports_are_asked_for(tmp_path):
 def test_a_program_that_is_not_there_is_a_warning(tmp_path):
     there, missing = (RunProgram((Text((name,)),)) for name in ("sh", "no-such-program"))
 
-    assert found(tmp_path, there, missing) == [("W180", "warning")]
+    assert faults_of(tmp_path, there, missing) == [("W180", "warning")]
 
 
 def test_errors_are_refused_all_together_and_warnings_are_not(tmp_path):
@@ -198,4 +198,4 @@ def test_a_file_that_may_not_be_written_is_a_fault(tmp_path, monkeypatch, path, 
         "jobrun.runner.preflight.checks.os.access", lambda path, _: path != tmp_path / locked
     )
 
-    assert found(tmp_path, save(path)) == [("E285", "error")]
+    assert faults_of(tmp_path, save(path)) == [("E285", "error")]

@@ -97,7 +97,7 @@ def disk(monkeypatch, *, free_bytes=1 << 30, files=1000, free_files=1000):
     facts = SimpleNamespace(
         f_bavail=free_bytes >> 12, f_frsize=1 << 12, f_files=files, f_favail=free_files
     )
-    monkeypatch.setattr(os, "statvfs", lambda place: facts)
+    monkeypatch.setattr(os, "statvfs", lambda path: facts)
 
 
 def test_room_enough_says_nothing(tmp_path):

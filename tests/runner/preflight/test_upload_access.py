@@ -19,7 +19,7 @@ GROUPS = (TaskGroup(name) for name in ("init", "epoch", "download", "exit"))
 JOB = Job("j", Cluster((Node("n"),)), *GROUPS)
 
 
-def found(to, *, required=False, **more):
+def check(to, *, required=False, **more):
     upload = UploadPolicy(to, required=required)
     policy = CheckpointPolicy(upload=upload, upload_at=WHERE, **more)
     return check_upload(replace(JOB, checkpoint=policy))
@@ -35,14 +35,14 @@ def saying(monkeypatch, code):
 def test_a_place_that_can_be_written_to_is_good_and_stays_empty(tmp_path):
     to = f"memory://{tmp_path.name}/x"
 
-    assert found(to) == ()
+    assert check(to) == ()
 
     assert Bucket(parse_object_url(to)).list() == {}
 
 
 def test_directories_and_jobs_without_checkpoints_are_not_looked_at():
-    assert found("/no/where") == ()
-    assert found("s3://b", enabled=False) == ()
+    assert check("/no/where") == ()
+    assert check("s3://b", enabled=False) == ()
     assert check_upload(JOB) == ()
 
 
@@ -57,7 +57,7 @@ def test_directories_and_jobs_without_checkpoints_are_not_looked_at():
 def test_what_may_pass_is_a_warning_unless_it_is_required(monkeypatch, code, required, expected):
     saying(monkeypatch, code)
 
-    (fault,) = found("memory://b", required=required)
+    (fault,) = check("memory://b", required=required)
 
     assert (fault.code, fault.severity) == expected
     assert fault.where == WHERE
@@ -67,6 +67,6 @@ def test_what_may_pass_is_a_warning_unless_it_is_required(monkeypatch, code, req
 def test_without_the_package_the_run_does_not_begin(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
 
-    (fault,) = found("s3://b")
+    (fault,) = check("s3://b")
 
     assert (fault.code, fault.severity, fault.where) == ("E330", "error", WHERE)

@@ -18,14 +18,16 @@ def root(tmp_path):
     return str(tmp_path / "checkpoints")
 
 
-def _save(root, *found):
-    for epoch, records in found:
+def _save(root, *mid_epochs):
+    for epoch, records in mid_epochs:
         write_epoch(MidEpochStore(root, records), epoch)
 
 
-def _plan(root, recovery=None, said=None, **more):
+def _plan(root, recovery=None, journal=None, **more):
     more = {"allow_lost": False, **more}
-    return plan_entry(root, recovery or RecoveryPlan(0), said or JournalContents(), RUN_ID, **more)
+    return plan_entry(
+        root, recovery or RecoveryPlan(0), journal or JournalContents(), RUN_ID, **more
+    )
 
 
 def test_without_any_the_next_epoch_begins_at_its_beginning(root):
@@ -105,6 +107,6 @@ def test_a_whole_epoch_takes_the_place_of_what_was_promised_within(tmp_path):
     journal.acknowledge(1, 0)
     journal.close()
 
-    said = read_journal(tmp_path, RUN_ID)
+    recorded = read_journal(tmp_path, RUN_ID)
 
-    assert (said.within, said.epochs) == ((-1, 0), (1,))
+    assert (recorded.within, recorded.epochs) == ((-1, 0), (1,))

@@ -21,12 +21,12 @@ from jobrun.runner.resume.recovery import (
 from jobrun.runner.rundir.journal import Journal, JournalContents, read_journal
 
 
-def plan(existing, said=(), bad=(), made=(), wanted=None, generation=0, **journal):
+def plan(existing, journal_epochs=(), bad=(), generations=(), wanted=None, generation=0, **journal):
     return plan_recovery(
         tuple(existing),
-        JournalContents(tuple(said), **journal),
+        JournalContents(tuple(journal_epochs), **journal),
         lambda epoch: Damage(epoch, "checksum") if epoch in bad else None,
-        lambda epoch: dict(made).get(epoch, 0),
+        lambda epoch: dict(generations).get(epoch, 0),
         generation,
         wanted,
     )
@@ -49,11 +49,11 @@ def test_epochs_that_retention_removed_are_not_missed():
 
 
 def test_row_64_a_damaged_newest_falls_back_to_the_last_good_one():
-    found = plan([0, 1, 2, 3], [0, 1, 2, 3], bad=[2, 3])
+    recovery = plan([0, 1, 2, 3], [0, 1, 2, 3], bad=[2, 3])
 
-    assert found.epoch == 1
-    assert found.skipped == (Damage(3, "checksum"), Damage(2, "checksum"))
-    assert found.rewind
+    assert recovery.epoch == 1
+    assert recovery.skipped == (Damage(3, "checksum"), Damage(2, "checksum"))
+    assert recovery.rewind
 
 
 def test_row_63_all_damaged_is_refused_with_each_reason():
@@ -84,10 +84,10 @@ def test_row_65_a_promised_epoch_that_is_gone_is_refused(existing, bad, message)
 
 
 def test_epochs_that_retention_deleted_may_be_absent_beside_a_damaged_one():
-    found = plan([0, 2], [0, 1, 2], [2], deleted=frozenset({1}))
+    recovery = plan([0, 2], [0, 1, 2], [2], deleted=frozenset({1}))
 
-    assert found.epoch == 0
-    assert [one.epoch for one in found.skipped] == [2]
+    assert recovery.epoch == 0
+    assert [damage.epoch for damage in recovery.skipped] == [2]
 
 
 def test_epochs_of_a_version_that_did_not_record_deletions_may_be_absent_except_the_newest():
@@ -97,9 +97,11 @@ def test_epochs_of_a_version_that_did_not_record_deletions_may_be_absent_except_
 
 
 def test_the_wanted_epoch_opens_a_new_generation_and_the_later_ones_are_over():
-    found = plan([0, 1, 2, 3], [0, 1, 2, 3], wanted=1, generation=4, made={2: 4, 3: 3})
+    recovery = plan([0, 1, 2, 3], [0, 1, 2, 3], wanted=1, generation=4, made={2: 4, 3: 3})
 
-    assert found == RecoveryPlan(1, 5, superseded=((2, 4), (3, 3)), acknowledge=True, rewind=True)
+    assert recovery == RecoveryPlan(
+        1, 5, superseded=((2, 4), (3, 3)), acknowledge=True, rewind=True
+    )
 
 
 def test_row_26_a_wanted_epoch_that_is_not_there_lists_those_that_are():
@@ -115,7 +117,7 @@ def test_a_wanted_epoch_that_is_damaged_is_not_replaced_by_another():
 
 
 def test_a_step_back_that_a_crash_cut_short_is_finished():
-    found = plan_recovery(
+    recovery = plan_recovery(
         (0, 1, 2, 3),
         JournalContents((0, 1), rewound_to=1, generation=1),
         lambda epoch: None,
@@ -123,11 +125,11 @@ def test_a_step_back_that_a_crash_cut_short_is_finished():
         0,
     )
 
-    assert found == RecoveryPlan(1, 1, superseded=((2, 0), (3, 0)))
+    assert recovery == RecoveryPlan(1, 1, superseded=((2, 0), (3, 0)))
 
 
 def test_epochs_made_after_a_step_back_count():
-    found = plan_recovery(
+    recovery = plan_recovery(
         (0, 1, 2),
         JournalContents((0, 1, 2), rewound_to=1, generation=1),
         lambda epoch: None,
@@ -135,11 +137,11 @@ def test_epochs_made_after_a_step_back_count():
         1,
     )
 
-    assert found == RecoveryPlan(2, 1)
+    assert recovery == RecoveryPlan(2, 1)
 
 
 def test_a_damaged_manifest_after_a_step_back_is_damage_and_not_a_loss():
-    found = plan_recovery(
+    recovery = plan_recovery(
         (0, 1, 2),
         JournalContents((0, 1, 2), rewound_to=0, generation=1),
         lambda epoch: Damage(2, "manifest") if epoch == 2 else None,
@@ -147,8 +149,8 @@ def test_a_damaged_manifest_after_a_step_back_is_damage_and_not_a_loss():
         1,
     )
 
-    assert found.epoch == 1
-    assert found.skipped == (Damage(2, "manifest"),)
+    assert recovery.epoch == 1
+    assert recovery.skipped == (Damage(2, "manifest"),)
 
 
 @pytest.fixture
@@ -171,9 +173,9 @@ def journal(tmp_path):
 
 def test_damaged_epochs_are_told_of_and_kept_out_of_the_way(tmp_path, store, journal):
     events = []
-    found = RecoveryPlan(1, 0, (Damage(3, "bad"), Damage(2, "worse")), rewind=True)
+    recovery = RecoveryPlan(1, 0, (Damage(3, "bad"), Damage(2, "worse")), rewind=True)
 
-    apply_recovery(found, store, journal, tmp_path, events.append)
+    apply_recovery(recovery, store, journal, tmp_path, events.append)
 
     assert store.epochs() == (0, 1)
     # Each once.
@@ -184,9 +186,9 @@ def test_damaged_epochs_are_told_of_and_kept_out_of_the_way(tmp_path, store, jou
 
 def test_superseded_epochs_go_by_their_generation_and_never_over_others(tmp_path, store, journal):
     (tmp_path / "superseded" / "g0").mkdir(parents=True)
-    found = RecoveryPlan(1, 1, superseded=((2, 0), (3, 0)), acknowledge=True, rewind=True)
+    recovery = RecoveryPlan(1, 1, superseded=((2, 0), (3, 0)), acknowledge=True, rewind=True)
 
-    apply_recovery(found, store, journal, tmp_path, lambda event: None)
+    apply_recovery(recovery, store, journal, tmp_path, lambda event: None)
 
     assert store.epochs() == (0, 1)
     assert len(list((tmp_path / "superseded" / "g0-2").iterdir())) == 2
@@ -207,11 +209,11 @@ def test_a_damaged_manifest_has_no_generation(store):
 
 
 def test_row_65_with_the_users_word_an_older_epoch_is_taken():
-    found = plan_recovery(
+    recovery = plan_recovery(
         (0, 1), JournalContents((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
     )
 
-    assert found == RecoveryPlan(1, rewind=True, lost=(2,))
+    assert recovery == RecoveryPlan(1, rewind=True, lost=(2,))
 
 
 def test_row_65_nothing_makes_a_run_start_over_by_itself():

@@ -75,8 +75,8 @@ def test_it_is_told_when_a_pass_is_divided_anew(tmp_path):
     runs.run(2, max_epochs=1)
     runs.run(3)
 
-    told = [str(getattr(event, "text", "")) for event in runs.events]
-    assert any("what 2 shares had left is divided among 3" in text for text in told)
+    texts = [str(getattr(event, "text", "")) for event in runs.events]
+    assert any("what 2 shares had left is divided among 3" in text for text in texts)
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (3, 2), (4, 1)])

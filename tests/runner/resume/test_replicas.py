@@ -12,7 +12,7 @@ def _told(first, second):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("first", "second", "message"),
     [
         (np.array([[1.0, 2.0]]), np.array([[1.0, 2.5]]), "[0, 1] is 2.0 on a, 2.5 on b"),
         (np.array([0.0]), np.array([-0.0]), "[0] is 0.0 on a, -0.0 on b"),
@@ -23,8 +23,8 @@ def _told(first, second):
         ("{x}", "{y}", "'{x}' on a, '{y}' on b"),
     ],
 )
-def test_the_first_difference_is_told(first, second, told):
-    assert _told(first, second).startswith(told)
+def test_the_first_difference_is_told(first, second, message):
+    assert _told(first, second).startswith(message)
 
 
 @pytest.mark.parametrize("value", [np.arange(3.0), 2, "text", {"a": np.zeros(2)}])
@@ -37,7 +37,7 @@ def test_numbers_that_are_none_are_the_same_if_their_bits_are():
 
 
 def test_states_of_objects_are_compared_part_by_part():
-    first, second = (ObjectState("m.C", {"w": np.array([one])}) for one in (1.0, 2.0))
+    first, second = (ObjectState("m.C", {"w": np.array([number])}) for number in (1.0, 2.0))
 
     assert "w" in _told(first, second)
     assert describe_difference(first, first) == ""

@@ -44,7 +44,7 @@ def test_rows_are_put_together_and_divided_by_the_rule_of_shares(tmp_path, unbro
     for count in counts[:-1]:
         job.run(count, max_epochs=1)
     job.run(counts[-1])
-    shares = [len(one) for one in job.saved(5, "U")]
+    shares = [len(share) for share in job.saved(5, "U")]
     last = counts[-1]
 
     assert shares == [(k + 1) * ROWS // last - k * ROWS // last for k in range(last)]
@@ -81,10 +81,12 @@ def test_the_change_is_told_and_written_into_the_run(tmp_path):
     job.run(2, max_epochs=2)
     job.run(4, max_epochs=1)
     job.run(4)
-    told = [event.text for event in job.events if isinstance(event, Noted)]
+    texts = [event.text for event in job.events if isinstance(event, Noted)]
 
-    assert "changed (declared safe): nodes.t.count: was 2, is 4" in told
-    assert any("2 before, 4 now; U redistributed by rows, V the same on all" in one for one in told)
+    assert "changed (declared safe): nodes.t.count: was 2, is 4" in texts
+    assert any(
+        "2 before, 4 now; U redistributed by rows, V the same on all" in text for text in texts
+    )
     assert json.loads((job.newest.path / "run.json").read_text())["resized"] == [
         {
             "epoch": 2,
@@ -102,7 +104,7 @@ def test_a_count_can_go_and_come_back(tmp_path, unbroken):
         job.run(count, max_epochs=1)
     job.run(2)
 
-    assert [one["now"] for one in job.newest.record.resized] == [3, 2]
+    assert [resize["now"] for resize in job.newest.record.resized] == [3, 2]
     assert job.whole(5) == unbroken.whole(5)
 
 
@@ -123,9 +125,11 @@ def test_declaring_state_is_no_change_of_meaning(tmp_path, unbroken):
     assert job.whole(5) == unbroken.whole(5)
 
 
-@pytest.mark.parametrize("what", ["arange(4.0)", "arange(12.0)[node.index * 12 // node.count:12]"])
-def test_constants_that_were_the_same_have_to_stay_so_and_parts_need_not(tmp_path, what):
-    job = Elastic(tmp_path, CONSTANT.replace("WHAT", what))
+@pytest.mark.parametrize(
+    "constant", ["arange(4.0)", "arange(12.0)[node.index * 12 // node.count:12]"]
+)
+def test_constants_that_were_the_same_have_to_stay_so_and_parts_need_not(tmp_path, constant):
+    job = Elastic(tmp_path, CONSTANT.replace("WHAT", constant))
     job.run(2, max_epochs=2)
     job.run(3)
 
@@ -171,10 +175,10 @@ def test_a_fork_may_have_another_number_of_nodes(tmp_path, unbroken):
 
 def test_between_two_records_nodes_stay_what_they_are():
     family = ResizedFamily("t", ("t_0",), ("t_0", "t_1"), (("U", "rows"),))
-    found = refuse_mid_epoch(ResizePlan((family,)), 7)
+    plan = refuse_mid_epoch(ResizePlan((family,)), 7)
 
-    assert found.families == ()
-    assert found.faults["t"][0].mend.startswith("continue from the whole epoch before: --epoch 6")
+    assert plan.families == ()
+    assert plan.faults["t"][0].mend.startswith("continue from the whole epoch before: --epoch 6")
 
 
 def test_outputs_of_nodes_that_are_gone_are_dropped(tmp_path):
@@ -184,10 +188,10 @@ def test_outputs_of_nodes_that_are_gone_are_dropped(tmp_path):
     store = DirectoryStore(str(job.newest.path / "checkpoints"))
     outputs = {ref.node for ref in _progress(store).outputs}
     compiled = compile_job(load_spec(job.write(1))).job
-    left = adapt_progress(_progress(store), compiled, ()).outputs
+    remaining = adapt_progress(_progress(store), compiled, ()).outputs
 
     assert outputs == {"t_0", "t_1"}
-    assert {ref.node for ref in left} == {"t_0"}
+    assert {ref.node for ref in remaining} == {"t_0"}
 
 
 def _progress(store):

@@ -54,10 +54,10 @@ def test_row_50_any_torn_tail_is_dropped_and_cut_off_at_the_next_start(tmp_path)
     for length in range(two, len(data)):
         (tmp_path / JOURNAL_NAME).write_bytes(data[:length])
 
-        said = read_journal(tmp_path, "id-1")
+        journal_contents = read_journal(tmp_path, "id-1")
 
-        assert said.epochs == (0, 1)
-        assert said.torn_bytes == length - two
+        assert journal_contents.epochs == (0, 1)
+        assert journal_contents.torn_bytes == length - two
         write(tmp_path, 2)
         assert (tmp_path / JOURNAL_NAME).read_bytes() == data
 
@@ -65,18 +65,18 @@ def test_row_50_any_torn_tail_is_dropped_and_cut_off_at_the_next_start(tmp_path)
 def test_a_last_line_that_ends_but_does_not_check_out_is_torn_too(tmp_path):
     data = write(tmp_path, 0, 1)
 
-    said = parse_journal(data[:-3] + b"x}\n", "id-1")
+    journal_contents = parse_journal(data[:-3] + b"x}\n", "id-1")
 
-    assert said.epochs == (0,)
-    assert said.torn_bytes > 0
+    assert journal_contents.epochs == (0,)
+    assert journal_contents.torn_bytes > 0
 
 
 def test_row_50_every_changed_byte_before_the_last_line_is_noticed(tmp_path):
     data = write(tmp_path, 0, 1, 2)
     last = data.rindex(b"\n", 0, -1)
-    for place in range(last):
+    for offset in range(last):
         damaged = bytearray(data)
-        damaged[place] ^= 0x5A
+        damaged[offset] ^= 0x5A
 
         with pytest.raises(CheckpointError, match=r"line [123] of committed\.jsonl") as raised:
             parse_journal(bytes(damaged), "id-1")
@@ -99,10 +99,10 @@ def test_a_step_back_takes_later_promises_back(tmp_path):
     journal.acknowledge(3, 1)
     journal.close()
 
-    said = read_journal(tmp_path, "id-1")
+    journal_contents = read_journal(tmp_path, "id-1")
 
-    assert said.epochs == (0, 1, 2, 3)
-    assert (said.rewound_to, said.generation) == (2, 1)
+    assert journal_contents.epochs == (0, 1, 2, 3)
+    assert (journal_contents.rewound_to, journal_contents.generation) == (2, 1)
 
 
 def test_a_damaged_journal_is_kept_when_it_is_put_aside(tmp_path):
@@ -111,9 +111,9 @@ def test_a_damaged_journal_is_kept_when_it_is_put_aside(tmp_path):
     (tmp_path / JOURNAL_NAME).write_bytes(b"second")
     set_aside_journal(tmp_path)
 
-    kept = sorted((tmp_path / "superseded").iterdir())
+    superseded = sorted((tmp_path / "superseded").iterdir())
 
-    assert [path.read_bytes() for path in kept] == [b"first", b"second"]
+    assert [path.read_bytes() for path in superseded] == [b"first", b"second"]
 
 
 def test_pins_are_read_as_they_were_written(tmp_path):
@@ -155,13 +155,13 @@ def test_deleted_epochs_are_no_lost_ones(tmp_path):
         journal.acknowledge(epoch, 0, {epoch - 3} if epoch > 3 else ())
     journal.close()
 
-    said = read_journal(tmp_path, "id-1")
+    journal_contents = read_journal(tmp_path, "id-1")
 
-    assert said.deleted == {1, 2}
-    assert said.find_lost((0, 3, 4, 5)) == ()
-    assert said.find_lost((0, 3)) == (4, 5)
-    assert said.find_lost((0, 5), after=0) == (3, 4)
-    assert said.find_lost((0, 5), after=3) == (4,)
+    assert journal_contents.deleted == {1, 2}
+    assert journal_contents.find_lost((0, 3, 4, 5)) == ()
+    assert journal_contents.find_lost((0, 3)) == (4, 5)
+    assert journal_contents.find_lost((0, 5), after=0) == (3, 4)
+    assert journal_contents.find_lost((0, 5), after=3) == (4,)
 
 
 def test_an_epoch_that_was_computed_again_is_not_deleted(tmp_path):
@@ -197,11 +197,11 @@ def test_a_journal_of_an_older_version_misses_only_the_newest(tmp_path):
         for line in lines.splitlines()
     )
 
-    said = parse_journal(old, "id-1")
+    journal_contents = parse_journal(old, "id-1")
 
-    assert said.unrecorded == 3
-    assert said.find_lost((3,)) == ()
-    assert said.find_lost((1,)) == (3,)
+    assert journal_contents.unrecorded == 3
+    assert journal_contents.find_lost((3,)) == ()
+    assert journal_contents.find_lost((1,)) == (3,)
 
 
 def with_checksum(entry):

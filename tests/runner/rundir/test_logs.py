@@ -103,7 +103,7 @@ def test_a_disk_that_says_no_is_counted_and_fails_nothing(tmp_path):
 
     run_logs.close()
 
-    assert [one.lines for one in read_losses(tmp_path).values()] == [1]
+    assert [losses.lines for losses in read_losses(tmp_path).values()] == [1]
 
 
 def test_events_after_the_end_are_dropped(tmp_path):
@@ -142,8 +142,8 @@ def test_metrics_of_lost_epochs_are_moved_not_doubled(tmp_path, tail):
 
     assert moved == 2 + bool(tail)
     assert [line["epoch"] for line in lines(tmp_path / "metrics.jsonl")] == [1]
-    kept = (tmp_path / "superseded" / "metrics.jsonl").read_bytes()
-    assert kept.count(b"\n") == 2
+    superseded = (tmp_path / "superseded" / "metrics.jsonl").read_bytes()
+    assert superseded.count(b"\n") == 2
     assert trim_metrics(tmp_path, 1) == 0
 
 
@@ -166,8 +166,8 @@ def test_what_a_failed_attempt_measured_is_set_aside(tmp_path):
     assert [line["value"] for line in lines(tmp_path / "metrics.jsonl")] == [1.0, 4.0]
     aside = lines(tmp_path / "superseded" / "metrics.jsonl")
     assert [line["value"] for line in aside] == [2.0, 2.0, 3.0, 3.0]
-    told = [line["event"] for line in lines(tmp_path / "events.jsonl")]
-    assert told.count("GroupRetried") == 2
+    events = [line["event"] for line in lines(tmp_path / "events.jsonl")]
+    assert events.count("GroupRetried") == 2
     assert read_losses(tmp_path) == {}
 
 

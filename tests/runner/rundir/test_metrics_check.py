@@ -27,13 +27,13 @@ def lines():
 @pytest.fixture
 def spans(lines):
     tally = MetricsTally()
-    for at, one in enumerate(lines):
-        tally.add(1 + at // 2, one)
+    for at, text in enumerate(lines):
+        tally.add(1 + at // 2, text)
     return tuple(MetricsSpan(last - 2, last, *tally.take(last)) for last in (2, 4, 6))
 
 
 def write(run, lines):
-    (run / "metrics.jsonl").write_text("".join(f"{one}\n" for one in lines))
+    (run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
 
 def test_all_lines_are_there_in_any_order_and_with_later_ones(tmp_path, lines, spans):
@@ -53,7 +53,7 @@ def test_all_lines_are_there_in_any_order_and_with_later_ones(tmp_path, lines, s
     ],
 )
 def test_missing_lines_are_counted_by_the_epochs_of_a_save(tmp_path, lines, spans, gone, expected):
-    write(tmp_path, [one for at, one in enumerate(lines) if at not in gone])
+    write(tmp_path, [line for at, line in enumerate(lines) if at not in gone])
 
     assert list(find_metrics_gaps(tmp_path, spans)) == expected
     assert has_lost_metrics(tmp_path, spans)

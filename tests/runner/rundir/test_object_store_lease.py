@@ -23,9 +23,9 @@ def run(tmp_path):
 
 def test_one_directory_may_go_on_any_number_of_times(run, url):
     for _ in range(3):
-        one = RunLease(run, url)
-        one.require_lease()
-        one.require_lease()
+        lease = RunLease(run, url)
+        lease.require_lease()
+        lease.require_lease()
 
     words = (run / HOLDER_NAME).read_text().split()
     assert len(set(words)) == 3
@@ -61,7 +61,7 @@ def test_who_lives_still_while_another_takes_over_saves_no_more(run, url, tmp_pa
 def test_a_claim_that_was_cut_short_does_not_shut_the_run_out(run, url, monkeypatch):
     RunLease(run, url).require_lease()
 
-    def failing(*given):
+    def failing(*arguments):
         raise EnvironmentFaultError.of("E331", "it does not answer")
 
     with monkeypatch.context() as patched:
@@ -73,11 +73,11 @@ def test_a_claim_that_was_cut_short_does_not_shut_the_run_out(run, url, monkeypa
 
 
 def test_a_word_that_somebody_has_deleted_is_written_again(run, url):
-    one = RunLease(run, url)
-    one.require_lease()
+    lease = RunLease(run, url)
+    lease.require_lease()
     Bucket(url).delete([HOLDER_NAME])
 
-    one.require_lease()
+    lease.require_lease()
     RunLease(run, url).require_lease()
 
 

@@ -43,12 +43,12 @@ def run(tmp_path, url):
     (path / "spec" / "resolved.yaml").write_text("jobrun: 1\n")
     write_record(path, RECORD)
     store = DirectoryStore(str(path / "checkpoints"))
-    made = Run(path, RECORD)
-    upload_record(made, url)
+    uploaded = Run(path, RECORD)
+    upload_record(uploaded, url)
     for epoch in range(3):
         manifest = write_epoch(store, epoch)
         ObjectStore(url).upload(store.path(epoch), manifest)
-    return made
+    return uploaded
 
 
 def damage(url, epoch):
@@ -80,17 +80,17 @@ def test_an_epoch_is_a_number():
 
 
 def test_the_newest_epoch_becomes_a_run_that_can_go_on(tmp_path, run, url):
-    made = local_copy(remote_run(str(url)), tmp_path / "elsewhere")
+    copy = local_copy(remote_run(str(url)), tmp_path / "elsewhere")
 
-    assert made.path == tmp_path / "elsewhere" / "job" / "brisk-heron"
-    assert made.record == replace(
+    assert copy.path == tmp_path / "elsewhere" / "job" / "brisk-heron"
+    assert copy.record == replace(
         RECORD, status="stopped", epoch=2, reason="brought here from an object store"
     )
-    assert (made.path / "spec" / "resolved.yaml").read_text() == "jobrun: 1\n"
-    store = DirectoryStore(str(made.path / "checkpoints"))
+    assert (copy.path / "spec" / "resolved.yaml").read_text() == "jobrun: 1\n"
+    store = DirectoryStore(str(copy.path / "checkpoints"))
     assert store.epochs() == (2,)
     assert store.verify(2) is None
-    assert read_journal(made.path, RUN_ID).epochs == (2,)
+    assert read_journal(copy.path, RUN_ID).epochs == (2,)
 
 
 def test_a_run_that_is_here_already_is_taken_as_it_is(tmp_path, run, url):
@@ -119,9 +119,9 @@ def test_another_run_of_that_name_is_not_touched(tmp_path, run, url):
 def test_a_damaged_epoch_is_passed_over_unless_it_is_wanted(tmp_path, run, url):
     damage(url, 2)
 
-    made = fetch_run(remote_run(str(url)), tmp_path / "a")
+    fetched = fetch_run(remote_run(str(url)), tmp_path / "a")
 
-    assert made.record.epoch == 1
+    assert fetched.record.epoch == 1
     with pytest.raises(CheckpointError, match="E333"):
         fetch_run(remote_run(str(url)), tmp_path / "b", 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "runs"]
@@ -139,9 +139,9 @@ def test_what_was_gone_back_behind_does_not_count(run, url):
     manifest = write_epoch(store, 1)
     ObjectStore(url / "g1").upload(store.path(1), manifest)
 
-    found = epochs_below(url)
+    stores = epochs_below(url)
 
-    assert {epoch: str(one.url) for epoch, one in found.items()} == {
+    assert {epoch: str(epoch_store.url) for epoch, epoch_store in stores.items()} == {
         0: str(url),
         1: str(url / "g1"),
     }
@@ -149,21 +149,21 @@ def test_what_was_gone_back_behind_does_not_count(run, url):
 
 def test_all_epochs_or_one_are_verified(run, url):
     damage(url, 1)
-    told = []
+    reported = []
 
-    name, found = verify_remote(str(url), lambda *given: told.append(given))
+    name, damages = verify_remote(str(url), lambda *arguments: reported.append(arguments))
 
     assert name == "brisk-heron"
-    assert [one is None for one in found.values()] == [True, False, True]
-    assert told == list(found.items())
-    assert list(verify_remote(f"{url}@2", lambda *given: None)[1]) == [2]
+    assert [reason is None for reason in damages.values()] == [True, False, True]
+    assert reported == list(damages.items())
+    assert list(verify_remote(f"{url}@2", lambda *arguments: None)[1]) == [2]
 
 
 def test_a_copy_for_now_is_of_exactly_one_epoch(run, url):
-    made, epoch = download_temporarily(remote_run(str(url)))
+    copy, epoch = download_temporarily(remote_run(str(url)))
 
     assert epoch == 2
-    assert DirectoryStore(str(made.path / "checkpoints")).epochs() == (2,)
+    assert DirectoryStore(str(copy.path / "checkpoints")).epochs() == (2,)
 
 
 def test_another_runs_place_is_not_taken(run, url):
@@ -176,17 +176,17 @@ def test_another_runs_place_is_not_taken(run, url):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda form: form.update(format=2),
-        lambda form: form["files"].update({"../../.bashrc": "x"}),
-        lambda form: form["run"].update(job="../x"),
-        lambda form: form["run"].pop("run_id"),
-        lambda form: form.pop("files"),
+        lambda content: content.update(format=2),
+        lambda content: content["files"].update({"../../.bashrc": "x"}),
+        lambda content: content["run"].update(job="../x"),
+        lambda content: content["run"].pop("run_id"),
+        lambda content: content.pop("files"),
     ],
 )
 def test_a_record_that_is_none_is_refused(run, url, change):
-    form = json.loads(Bucket(url).read("run.json", 1 << 20))
-    change(form)
-    data = json.dumps(form).encode()
+    content = json.loads(Bucket(url).read("run.json", 1 << 20))
+    change(content)
+    data = json.dumps(content).encode()
     Bucket(url).put("run.json", [data], len(data))
 
     with pytest.raises(CheckpointError, match="E335"):

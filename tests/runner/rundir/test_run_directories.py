@@ -65,10 +65,10 @@ def test_a_taken_name_is_never_taken_twice(tmp_path, monkeypatch):
     names = iter(["a-b", "a-b", "a-b", "c-d"])
     monkeypatch.setattr(rundir, "random_name", lambda: next(names))
 
-    one = create_directory(tmp_path, "j")
+    directory = create_directory(tmp_path, "j")
     other = create_directory(tmp_path, "j")
 
-    assert one.name.endswith("a-b")
+    assert directory.name.endswith("a-b")
     assert other.name.endswith("c-d")
 
 
@@ -176,10 +176,10 @@ def test_an_epoch_where_a_whole_run_is_wanted_leads_to_the_run(root):
         find_run("kmeans@3", root)
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_row_27_a_path_that_is_no_run_is_a_checkpoint_error(root, tmp_path, made):
+@pytest.mark.parametrize("exists", [True, False])
+def test_row_27_a_path_that_is_no_run_is_a_checkpoint_error(root, tmp_path, exists):
     path = tmp_path / "results"
-    if made:
+    if exists:
         path.mkdir()
 
     with pytest.raises(CheckpointError, match="not a jobrun run directory") as raised:
@@ -283,16 +283,16 @@ def test_a_run_is_called_by_its_name_where_that_finds_it_and_else_by_its_path(
 
 
 def test_a_run_that_has_saved_something_and_cannot_be_read_is_found(tmp_path):
-    made = [tmp_path / "job" / f"20260101-000{number}-a-b" for number in range(4)]
-    for path in made:
+    paths = [tmp_path / "job" / f"20260101-000{number}-a-b" for number in range(4)]
+    for path in paths:
         (path / "checkpoints").mkdir(parents=True)
         (path / RECORD_NAME).write_text("{")
-    (made[0] / "checkpoints" / "epoch-000000").mkdir()
-    (made[1] / "committed.jsonl").write_text("line")
-    (made[2] / RECORD_NAME).unlink()
-    (made[2] / "checkpoints" / "epoch-000003").mkdir()
+    (paths[0] / "checkpoints" / "epoch-000000").mkdir()
+    (paths[1] / "committed.jsonl").write_text("line")
+    (paths[2] / RECORD_NAME).unlink()
+    (paths[2] / "checkpoints" / "epoch-000003").mkdir()
 
-    assert rundir.unreadable_runs(tmp_path, "job") == tuple(made[:3])
+    assert rundir.unreadable_runs(tmp_path, "job") == tuple(paths[:3])
     assert rundir.unreadable_runs(tmp_path, "nothing") == ()
 
 

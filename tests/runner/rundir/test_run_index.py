@@ -68,7 +68,7 @@ def test_what_is_no_run_is_left_out(two):
     (two / "good" / "damaged").mkdir()
     (two / "good" / "damaged" / "run.json").write_text("{")
 
-    assert [one.job for one in indexed_runs(two)] == ["good", "bad"]
+    assert [entry.job for entry in indexed_runs(two)] == ["good", "bad"]
 
 
 def test_a_directory_that_is_not_there_has_no_runs(tmp_path):
@@ -85,7 +85,7 @@ def test_a_record_that_was_replaced_by_one_as_long_and_as_old_is_read_again(two)
 
     other.replace(record)
 
-    assert [one.exit_code for one in indexed_runs(two)] == [0, 7]
+    assert [entry.exit_code for entry in indexed_runs(two)] == [0, 7]
 
 
 def test_an_index_is_written_only_where_it_is_worth_it(two):
@@ -110,19 +110,21 @@ def test_runs_are_ordered_newest_first_and_only_those_asked_for_are_looked_at(
     tmp_path, monkeypatch
 ):
     make_runs(tmp_path, 6, jobs=2)
-    oldest_first = [one.path for one in indexed_runs(tmp_path)]
+    oldest_first = [entry.path for entry in indexed_runs(tmp_path)]
     looked_at = []
     stamp = runindex._stamp_run
     monkeypatch.setattr(
-        runindex, "_stamp_run", lambda run, *given: looked_at.append(run) or stamp(run, *given)
+        runindex,
+        "_stamp_run",
+        lambda run, *arguments: looked_at.append(run) or stamp(run, *arguments),
     )
     monkeypatch.setattr(runindex, "read_record", lambda run: pytest.fail("read again"))
 
     runs = OrderedRuns(tmp_path)
-    found = runs.read(runs.paths[0])
+    columns = runs.read(runs.paths[0])
 
     assert runs.paths == oldest_first[::-1]
-    assert IndexedRun(runs.paths[0], *found) == indexed_runs(tmp_path)[-1]
+    assert IndexedRun(runs.paths[0], *columns) == indexed_runs(tmp_path)[-1]
     assert looked_at[:1] == [str(tmp_path / runs.paths[0])]
     assert len(looked_at) == 1 + 6
 
@@ -131,7 +133,7 @@ def test_runs_are_ordered_newest_first_and_only_those_asked_for_are_looked_at(
 def test_ordered_runs_are_those_of_now_whatever_the_index_says(two, monkeypatch, most_unknown):
     monkeypatch.setattr(runindex, "_MOST_UNKNOWN", most_unknown)
     make_run(two.parent, "new")
-    good, bad, new = [one.path for one in indexed_runs(two)]
+    good, bad, new = [entry.path for entry in indexed_runs(two)]
     # The index has two of them, of which one has changed and one is gone.
     content = json.loads((two / INDEX_NAME).read_text())
     del content["runs"][new]
@@ -143,8 +145,15 @@ def test_ordered_runs_are_those_of_now_whatever_the_index_says(two, monkeypatch,
 
     runs = OrderedRuns(two)
 
-    found = [IndexedRun(path, *one) for path in runs.paths if (one := runs.read(path)) is not None]
-    assert [(one.path, one.status) for one in found] == [(new, "finished"), (good, "stopped")]
+    entries = [
+        IndexedRun(path, *columns)
+        for path in runs.paths
+        if (columns := runs.read(path)) is not None
+    ]
+    assert [(entry.path, entry.status) for entry in entries] == [
+        (new, "finished"),
+        (good, "stopped"),
+    ]
 
 
 def test_no_directory_has_no_ordered_runs(tmp_path):

@@ -41,7 +41,9 @@ def folder(tmp_path, monkeypatch):
 
 def load(folder, *overrides, values=()):
     loaded = load_spec(
-        str(folder / "walk.yaml"), overrides=overrides, values=[str(folder / one) for one in values]
+        str(folder / "walk.yaml"),
+        overrides=overrides,
+        values=[str(folder / name) for name in values],
     )
     return loaded, known_inputs(loaded, compile_job(loaded).job.seed)
 

@@ -20,10 +20,10 @@ def in_time():
 @pytest.fixture
 def background():
     before = set(threading.enumerate())
-    one = BackgroundThread("test")
-    yield one
-    one.close()
-    one.close()
+    background_thread = BackgroundThread("test")
+    yield background_thread
+    background_thread.close()
+    background_thread.close()
     for thread in set(threading.enumerate()) - before:
         thread.join(100)
 
@@ -91,13 +91,13 @@ def test_work_that_has_begun_to_take_effect_is_waited_for(background):
 
 
 def test_a_permit_is_given_up_or_entered_never_both():
-    entered, left = Permit(), Permit()
+    entered, given_up = Permit(), Permit()
     entered.enter()
 
     assert not entered.give_up()
-    assert left.give_up()
+    assert given_up.give_up()
     with pytest.raises(AbandonedError):
-        left.enter()
+        given_up.enter()
 
 
 def test_work_whose_thread_cannot_be_started_is_not_waited_for(background, monkeypatch):

@@ -58,19 +58,19 @@ class Bench:
         self.path, self.session, self.lock = path, session, lock
         self.events = []
         self.store = DirectoryStore(str(path / "checkpoints"))
-        self.own = RunMetadata(self.store, path, "id-1")
+        self.run_metadata = RunMetadata(self.store, path, "id-1")
 
     def commits(self, other=None, **policy):
         job = replace(JOB, checkpoint=replace(JOB.checkpoint, **policy))
-        handlers = (self.own, CheckedHandler(other)) if other else (self.own,)
-        place = CheckpointTarget(self.store, handlers, self.lock, run=self.path)
-        return Committer(job, self.session, place, RunIdentity("id-1"), self.events.append)
+        handlers = (self.run_metadata, CheckedHandler(other)) if other else (self.run_metadata,)
+        target = CheckpointTarget(self.store, handlers, self.lock, run=self.path)
+        return Committer(job, self.session, target, RunIdentity("id-1"), self.events.append)
 
     def order(self, epoch, **progress):
         progress = Progress(epoch=epoch, **progress)
         tickets = tuple(self.session.run(save_group(JOB, "id-1"), epoch, {}).values())
-        still = SavePause(0.25, 0.5, in_background=True)
-        return SaveRequest(progress, to_json(progress), tickets, time.monotonic(), still)
+        pause = SavePause(0.25, 0.5, in_background=True)
+        return SaveRequest(progress, to_json(progress), tickets, time.monotonic(), pause)
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def bench(tmp_path):
     session.open(JOB.cluster, RunContext(0, str(tmp_path), str(tmp_path)))
     session._workspaces["n"]["x"] = np.arange(3)
     with RunLock.acquire(tmp_path) as lock:
-        one = Bench(tmp_path, session, lock)
-        with one.own.opened(one.events.append):
-            yield one
+        bench = Bench(tmp_path, session, lock)
+        with bench.run_metadata.opened(bench.events.append):
+            yield bench
     session.close()
 
 
@@ -126,9 +126,9 @@ def test_with_on_error_warn_a_handler_that_raises_makes_no_saved_epoch_a_failed_
     commits.commit_epoch(bench.order(1), Permit())
 
     assert commits.saved == 1
-    told = [event for event in bench.events if not isinstance(event, CheckpointTimes)]
-    assert [type(event) for event in told] == [CheckpointCommitted, Noted]
-    assert told[1].text.startswith("epoch 1 is saved, but the metadata handler Raising failed at")
+    events = [event for event in bench.events if not isinstance(event, CheckpointTimes)]
+    assert [type(event) for event in events] == [CheckpointCommitted, Noted]
+    assert events[1].text.startswith("epoch 1 is saved, but the metadata handler Raising failed at")
 
 
 def test_else_a_handler_that_raises_fails_the_run_and_the_epoch_stays(bench):

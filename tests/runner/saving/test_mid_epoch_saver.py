@@ -51,10 +51,10 @@ def test_each_save_is_told_with_epoch_and_records(tmp_path):
     stand = Stand(tmp_path / "s", every="10 records")
     stand.start(max_epochs=1)
 
-    told = [one for one in stand.events if isinstance(one, CheckpointWithin)]
-    assert [(one.epoch, one.records) for one in told] == [(1, 10)]
-    assert told[0].size_bytes > 0
-    assert told[0].path.endswith("epoch-000001.records-000010")
+    saves = [event for event in stand.events if isinstance(event, CheckpointWithin)]
+    assert [(event.epoch, event.records) for event in saves] == [(1, 10)]
+    assert saves[0].size_bytes > 0
+    assert saves[0].path.endswith("epoch-000001.records-000010")
 
 
 def test_a_zip_of_readers_goes_on_in_both(tmp_path, monkeypatch):
@@ -232,10 +232,10 @@ def test_a_request_to_end_ends_the_epoch_at_its_next_safe_point(tmp_path):
     while time.monotonic() < until and not list(stand.folder.glob("runs/*/2*/checkpoints/*.rec*")):
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=60)[0].decode()
+    output = process.communicate(timeout=60)[0].decode()
 
-    assert process.returncode == 75, said
-    assert "of its records" in said
+    assert process.returncode == 75, output
+    assert "of its records" in output
     assert any("records" in name for name in stand.names)
     stand.resume()
     assert stand.outcome() == whole.outcome()

@@ -68,9 +68,9 @@ def bench(tmp_path):
     session.open(JOB.cluster, RunContext(0, str(tmp_path), str(tmp_path)))
     session.run(JOB.init, 0, {})
     with RunLock.acquire(tmp_path) as lock:
-        one = Bench(tmp_path, session, lock)
-        with one.own.opened(one.events.append):
-            yield one
+        bench = Bench(tmp_path, session, lock)
+        with bench.run_metadata.opened(bench.events.append):
+            yield bench
     session.close()
 
 
@@ -81,8 +81,8 @@ class Bench:
         self.path = path
         self.events = []
         self.store = FailingStore(str(path / "checkpoints"))
-        self.own = RunMetadata(self.store, path, "id-1")
-        self.place = CheckpointTarget(self.store, (self.own,), lock, run=path)
+        self.run_metadata = RunMetadata(self.store, path, "id-1")
+        self.target = CheckpointTarget(self.store, (self.run_metadata,), lock, run=path)
         self.session = session
         self.listen = self.events.append
         self.late = False
@@ -91,7 +91,7 @@ class Bench:
         job = replace(JOB, checkpoint=replace(JOB.checkpoint, **policy))
         identity = RunIdentity("id-1", 2, "sha256:" + "a" * 64, {"numpy": "2"})
         return CheckpointSaver(
-            job, self.session, self.place, identity, self.listen, is_late=lambda: self.late
+            job, self.session, self.target, identity, self.listen, is_late=lambda: self.late
         )
 
     @property
@@ -257,163 +257,165 @@ class SlowStore(FailingStore):
 
 
 @pytest.fixture
-def beside(bench):
+def slow_bench(bench):
     bench.store = SlowStore(str(bench.path / "checkpoints"))
-    bench.place = replace(bench.place, store=bench.store)
+    bench.target = replace(bench.target, store=bench.store)
     yield bench
     bench.store.go_on.set()
 
 
-def test_a_save_beside_the_run_returns_before_it_is_durable(beside):
-    saver = beside.saver(asynchronous=True)
+def test_a_save_beside_the_run_returns_before_it_is_durable(slow_bench):
+    saver = slow_bench.saver(asynchronous=True)
 
     saver.save(Progress(epoch=0))
 
-    assert (saver.saved, beside.promised, beside.events) == (-1, (), [])
-    beside.store.go_on.set()
+    assert (saver.saved, slow_bench.promised, slow_bench.events) == (-1, (), [])
+    slow_bench.store.go_on.set()
     saver.settle(Progress(epoch=0))
-    assert (saver.saved, beside.promised) == (0, (0,))
+    assert (saver.saved, slow_bench.promised) == (0, (0,))
     assert saver.seconds > 0
     saver.close()
 
 
-def test_it_is_acknowledged_at_once_and_not_at_the_next_boundary(beside):
-    told = threading.Event()
-    beside.listen = lambda event: told.set() if isinstance(event, CheckpointCommitted) else None
-    saver = beside.saver(asynchronous=True)
+def test_it_is_acknowledged_at_once_and_not_at_the_next_boundary(slow_bench):
+    committed = threading.Event()
+    slow_bench.listen = lambda event: (
+        committed.set() if isinstance(event, CheckpointCommitted) else None
+    )
+    saver = slow_bench.saver(asynchronous=True)
 
     saver.save(Progress(epoch=0))
-    beside.store.go_on.set()
+    slow_bench.store.go_on.set()
 
-    assert told.wait(100)
-    assert beside.promised == (0,)
+    assert committed.wait(100)
+    assert slow_bench.promised == (0,)
     saver.close()
 
 
-def test_one_save_is_under_way_at_a_time_and_the_wait_is_told(beside):
-    saver = beside.saver(asynchronous=True)
+def test_one_save_is_under_way_at_a_time_and_the_wait_is_told(slow_bench):
+    saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
-    threading.Timer(0.05, beside.store.go_on.set).start()
+    threading.Timer(0.05, slow_bench.store.go_on.set).start()
 
     saver.save(Progress(epoch=1))
 
     assert saver.saved == 0
     saver.settle(Progress(epoch=1))
     assert saver.saved == 1
-    first, second = (event for event in beside.events if isinstance(event, CheckpointTimes))
+    first, second = (event for event in slow_bench.events if isinstance(event, CheckpointTimes))
     assert first.beside
     assert first.wait_s < second.wait_s < second.stall_s
     saver.close()
 
 
-def test_what_a_file_holds_is_what_the_boundary_held(beside):
-    saver = beside.saver(asynchronous=True)
+def test_what_a_file_holds_is_what_the_boundary_held(slow_bench):
+    saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
     changing = replace(MAKE, steps=(Net((Augment(NameTarget("x"), "+", Const(7)),)),))
-    beside.store.go_on.set()
+    slow_bench.store.go_on.set()
 
-    beside.session.run(TaskGroup("epoch", (changing,)), 1, {})
+    slow_bench.session.run(TaskGroup("epoch", (changing,)), 1, {})
     saver.settle(Progress(epoch=0))
 
-    (file,) = beside.store.manifest(0).files
-    path = str(Path(beside.store.path(0), file.name))
+    (file,) = slow_bench.store.manifest(0).files
+    path = str(Path(slow_bench.store.path(0), file.name))
     read = read_state(path, node="n", epoch=0, run_id="id-1", digest=file.digest, names=("x",))
     assert read["x"].tolist() == [0, 1, 2]
-    assert beside.session.read("n", ("x",))["x"].tolist() == [7, 8, 9]
+    assert slow_bench.session.read("n", ("x",))["x"].tolist() == [7, 8, 9]
     saver.close()
 
 
-def test_a_save_beside_the_run_that_fails_twice_fails_it_at_the_next_boundary(beside):
-    beside.store.fail = 2
-    beside.store.go_on.set()
-    saver = beside.saver(asynchronous=True)
+def test_a_save_beside_the_run_that_fails_twice_fails_it_at_the_next_boundary(slow_bench):
+    slow_bench.store.fail = 2
+    slow_bench.store.go_on.set()
+    saver = slow_bench.saver(asynchronous=True)
 
     saver.save(Progress(epoch=0))
     with pytest.raises(EnvironmentFaultError, match="no space"):
         saver.save(Progress(epoch=1))
 
-    assert beside.promised == ()
+    assert slow_bench.promised == ()
     saver.close()
-    assert beside.events == []
+    assert slow_bench.events == []
 
 
-def test_a_save_whose_thread_dies_is_never_reported_as_saved(beside, monkeypatch):
-    saver = beside.saver(asynchronous=True)
+def test_a_save_whose_thread_dies_is_never_reported_as_saved(slow_bench, monkeypatch):
+    saver = slow_bench.saver(asynchronous=True)
     monkeypatch.setattr(type(saver), "_carry_out", lambda *arguments: None)
 
     saver.save(Progress(epoch=0))
     with pytest.raises(EnvironmentFaultError, match="ended before its work"):
         saver.save(Progress(epoch=1))
 
-    assert beside.promised == ()
+    assert slow_bench.promised == ()
     saver.close()
 
 
-def test_it_is_tried_once_more_with_the_same_values(beside):
-    beside.store.fail = 1
-    beside.store.go_on.set()
-    saver = beside.saver(asynchronous=True)
+def test_it_is_tried_once_more_with_the_same_values(slow_bench):
+    slow_bench.store.fail = 1
+    slow_bench.store.go_on.set()
+    saver = slow_bench.saver(asynchronous=True)
 
     saver.settle(saver.save(Progress(epoch=0)))
 
-    assert beside.promised == (0,)
+    assert slow_bench.promised == (0,)
     saver.close()
 
 
-def test_with_on_error_warn_it_is_counted_at_the_next_boundary_and_is_no_best_one(beside):
-    beside.store.fail = 2
-    beside.store.go_on.set()
-    saver = beside.saver(asynchronous=True, on_error="warn")
+def test_with_on_error_warn_it_is_counted_at_the_next_boundary_and_is_no_best_one(slow_bench):
+    slow_bench.store.fail = 2
+    slow_bench.store.go_on.set()
+    saver = slow_bench.saver(asynchronous=True, on_error="warn")
 
     progress = saver.settle(saver.save(Progress(epoch=1, scores=((0, 2.0), (1, 1.0)))))
 
     assert (progress.failed_saves, progress.scores) == (1, ((0, 2.0),))
-    assert beside.events == [CheckpointFailed(1, "error[E313] no space")]
+    assert slow_bench.events == [CheckpointFailed(1, "error[E313] no space")]
     assert saver.handle_outcome(progress) == progress
     saver.close()
 
 
-def test_to_close_is_to_wait_and_to_tell_and_never_to_raise(beside):
-    beside.store.fail = 2
-    saver = beside.saver(asynchronous=True)
+def test_to_close_is_to_wait_and_to_tell_and_never_to_raise(slow_bench):
+    slow_bench.store.fail = 2
+    saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
-    threading.Timer(0.05, beside.store.go_on.set).start()
+    threading.Timer(0.05, slow_bench.store.go_on.set).start()
 
     saver.close()
 
-    assert beside.events == [CheckpointFailed(0, "error[E313] no space")]
+    assert slow_bench.events == [CheckpointFailed(0, "error[E313] no space")]
 
 
-def test_a_save_that_never_began_is_not_reported_at_the_end(beside, monkeypatch):
-    saver = beside.saver(asynchronous=True)
+def test_a_save_that_never_began_is_not_reported_at_the_end(slow_bench, monkeypatch):
+    saver = slow_bench.saver(asynchronous=True)
 
     def refuse(*arguments):
         raise TaskFailedError.of("E242", "no state", "rebuild it")
 
-    monkeypatch.setattr(type(saver), "_order", refuse)
+    monkeypatch.setattr(type(saver), "_build_request", refuse)
     with pytest.raises(TaskFailedError):
         saver.save(Progress(epoch=0))
     saver.close()
 
-    assert beside.events == []
+    assert slow_bench.events == []
 
 
-def test_a_save_that_there_is_no_time_for_leaves_nothing_behind(beside):
-    saver = beside.saver(asynchronous=True)
+def test_a_save_that_there_is_no_time_for_leaves_nothing_behind(slow_bench):
+    saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
-    beside.store.staged.wait(100)
-    beside.late = True
+    slow_bench.store.staged.wait(100)
+    slow_bench.late = True
 
     progress = saver.settle(Progress(epoch=0))
     saver.close()
-    beside.store.go_on.set()
+    slow_bench.store.go_on.set()
     for thread in threading.enumerate():
         if thread.name == "jobrun-save":
             thread.join(100)
 
     assert (progress, saver.saved) == (Progress(epoch=0), -1)
-    assert (beside.store.epochs(), beside.promised, beside.events) == ((), (), [])
-    assert list((beside.path / "checkpoints").iterdir()) == []
+    assert (slow_bench.store.epochs(), slow_bench.promised, slow_bench.events) == ((), (), [])
+    assert list((slow_bench.path / "checkpoints").iterdir()) == []
 
 
 def test_without_memory_for_it_the_run_stands_still_and_says_so_once(bench, monkeypatch):
@@ -429,13 +431,13 @@ def test_without_memory_for_it_the_run_stands_still_and_says_so_once(bench, monk
     assert "waits while an epoch is saved" in notes[0]
 
 
-def test_with_memory_for_it_a_save_goes_beside_the_run(beside, monkeypatch):
+def test_with_memory_for_it_a_save_goes_beside_the_run(slow_bench, monkeypatch):
     monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 30)
-    saver = beside.saver(asynchronous=None)
+    saver = slow_bench.saver(asynchronous=None)
 
     saver.save(Progress(epoch=0))
 
     assert saver.saved == -1
-    beside.store.go_on.set()
+    slow_bench.store.go_on.set()
     saver.close()
     assert saver.saved == 0

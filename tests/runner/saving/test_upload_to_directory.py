@@ -156,9 +156,9 @@ def test_a_request_to_end_is_no_failure(tmp_path):
 
 @pytest.fixture
 def store(tmp_path):
-    made = DirectoryStore(str(tmp_path / "checkpoints"))
-    write_epoch(made, 3, nodes=("a", "b"))
-    return made
+    store = DirectoryStore(str(tmp_path / "checkpoints"))
+    write_epoch(store, 3, nodes=("a", "b"))
+    return store
 
 
 def build(tmp_path, store, epoch=3):

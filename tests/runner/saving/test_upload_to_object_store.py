@@ -229,36 +229,36 @@ class RunLease:
 
 def staged(tmp_path):
     """A directory with the files of two nodes, of which one is in the store already."""
-    (place := tmp_path / "staged").mkdir()
-    files = [write(place, node=node) for node in ("a", "b")]
-    (place / "b.h5").unlink()
-    (place / "b.h5.url").touch()
-    return place, files
+    (folder := tmp_path / "staged").mkdir()
+    files = [write(folder, node=node) for node in ("a", "b")]
+    (folder / "b.h5").unlink()
+    (folder / "b.h5.url").touch()
+    return folder, files
 
 
 @pytest.mark.parametrize("generation", [0, 2])
 def test_files_that_are_not_in_the_store_yet_are_taken_there_before_the_epoch_counts(
     tmp_path, generation
 ):
-    place, files = staged(tmp_path)
+    folder, files = staged(tmp_path)
     url = parse_object_url(f"memory://{tmp_path.name}/j/r")
 
     ObjectUpload(url, lambda url: None, holding=RunLease(True)).take(
-        str(place), 3, generation, files
+        str(folder), 3, generation, files
     )
 
-    assert sorted(path.name for path in place.iterdir()) == ["a.h5.url", "b.h5.url"]
+    assert sorted(path.name for path in folder.iterdir()) == ["a.h5.url", "b.h5.url"]
     there = generation_url(url, generation)
     assert str(there) == str(url) + ("/g2" if generation else "")
     assert Bucket(there).list() == {object_name(3, files[0]): files[0].size_bytes}
 
 
 def test_nothing_is_taken_there_for_whom_somebody_else_goes_on(tmp_path):
-    place, files = staged(tmp_path)
+    folder, files = staged(tmp_path)
     url = parse_object_url(f"memory://{tmp_path.name}/j/r")
 
     with pytest.raises(EnvironmentFaultError, match="another one"):
-        ObjectUpload(url, lambda url: None, holding=RunLease(False)).take(str(place), 3, 0, files)
+        ObjectUpload(url, lambda url: None, holding=RunLease(False)).take(str(folder), 3, 0, files)
 
-    assert (place / "a.h5").exists()
+    assert (folder / "a.h5").exists()
     assert Bucket(url).list() == {}

@@ -23,7 +23,7 @@ def count_calls() -> float:
     calls = 0
     epoch = 0
 
-    def count(frame: object, event: str, given: object) -> None:
+    def count(frame: object, event: str, argument: object) -> None:
         nonlocal calls
         calls += event in {"call", "c_call"} and _FIRST <= epoch < _FIRST + _EPOCHS
 
@@ -34,11 +34,11 @@ def count_calls() -> float:
 
     policy = CheckpointPolicy(keep_last=3, every_epochs=1, asynchronous=False)
     stop = (jobrun.StopAfterEpochs(_FIRST + _EPOCHS + 1),)
-    made = replace(job(SMALL), checkpoint=policy, stop=stop)
+    compiled = replace(job(SMALL), checkpoint=policy, stop=stop)
     with tempfile.TemporaryDirectory() as run_dir:
         sys.setprofile(count)
         try:
-            jobrun.run(made, jobrun.RunOptions(run_dir=run_dir), resume="never", listener=note)
+            jobrun.run(compiled, jobrun.RunOptions(run_dir=run_dir), resume="never", listener=note)
         finally:
             sys.setprofile(None)
     return calls / _EPOCHS

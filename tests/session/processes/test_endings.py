@@ -15,10 +15,12 @@ def test_nodes_are_told_once_when_the_last_node_has_ended_its_task():
     ]
     endings = TaskCompletions(partition_group(group(*first, *then)))
 
-    told = [endings.mark_ended("first", node, {ref("first", "x", node): node}) for node in NODES]
+    notified = [
+        endings.mark_ended("first", node, {ref("first", "x", node): node}) for node in NODES
+    ]
 
-    assert told[:2] == [{}, {}]
-    assert told[2] == {node: {ref("first", "x", node): node} for node in NODES}
+    assert notified[:2] == [{}, {}]
+    assert notified[2] == {node: {ref("first", "x", node): node} for node in NODES}
 
 
 def test_only_nodes_whose_end_others_wait_for_are_waited_for():
@@ -31,12 +33,12 @@ def test_only_nodes_whose_end_others_wait_for_are_waited_for():
 
 
 def test_a_node_gets_what_it_reads_of_a_task_that_it_needs_by_way_of_another():
-    one = task("one", "x = 1", node="a", outputs={"x": "x", "unread": "x"})
+    first = task("one", "x = 1", node="a", outputs={"x": "x", "unread": "x"})
     two = task("two", "x = 1", node="b", needs=("one",))
     three = task("three", "y = out('one', 'x', 'a')", node="c", needs=("two",))
-    endings = TaskCompletions(partition_group(group(one, two, three)))
+    endings = TaskCompletions(partition_group(group(first, two, three)))
 
-    made = {ref("one", "x", "a"): 5, ref("one", "unread", "a"): 6}
+    outputs = {ref("one", "x", "a"): 5, ref("one", "unread", "a"): 6}
 
-    assert endings.mark_ended("one", "a", made) == {"b": {}, "c": {ref("one", "x", "a"): 5}}
+    assert endings.mark_ended("one", "a", outputs) == {"b": {}, "c": {ref("one", "x", "a"): 5}}
     assert endings.mark_ended("two", "b", {}) == {"c": {}}

@@ -18,8 +18,8 @@ def run():
     return RemoteGroupRun(1, partition_group(WHOLE), 0.01)
 
 
-def failed(said, *tasks):
-    error = TaskFailedError.of("E200", said)
+def failed(message, *tasks):
+    error = TaskFailedError.of("E200", message)
     error.tasks = tasks
     return (False, error)
 

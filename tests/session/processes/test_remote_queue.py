@@ -24,13 +24,13 @@ class Master:
         self.asked = []
         self.crew = ThreadPool(nullcontext)
 
-    def ask(self, what, *given):
+    def ask(self, request, *arguments):
         answer = Reply()
-        self.asked.append((what, *given))
+        self.asked.append((request, *arguments))
 
         def work():
             try:
-                outcome = (True, serve_queue_request(self.line, what, given, self.scope))
+                outcome = (True, serve_queue_request(self.line, request, arguments, self.scope))
             except Exception as error:  # noqa: BLE001 - raised by whoever asked
                 outcome = (False, error)
             answer.put(outcome)
@@ -57,16 +57,16 @@ class Master:
 
 @pytest.fixture
 def masters():
-    made = []
+    masters = []
 
     def make(queue, writers=1, readers=1):
-        made.append(Master(queue, writers, readers))
-        return made[-1]
+        masters.append(Master(queue, writers, readers))
+        return masters[-1]
 
     yield make
-    for one in made:
-        one.scope.cancel()
-        one.crew.close()
+    for master in masters:
+        master.scope.cancel()
+        master.crew.close()
 
 
 def written(end, values):
@@ -81,10 +81,10 @@ def written(end, values):
 
 
 def read(end):
-    found = []
+    records = []
     while (taken := end.take(CancelScope())) is not None:
-        found.append(taken)
-    return found
+        records.append(taken)
+    return records
 
 
 @pytest.mark.parametrize("only", [True, False])
@@ -94,10 +94,10 @@ def test_all_records_arrive_in_order_with_their_numbers(masters, ordered, only):
     master = masters(queue)
 
     thread = written(master.end(queue, writers=1), range(300))
-    found = read(master.end(queue, readers=1, only=only))
+    records = read(master.end(queue, readers=1, only=only))
 
     thread.join()
-    assert found == [(number, (number,)) for number in range(300)]
+    assert records == [(number, (number,)) for number in range(300)]
 
 
 def test_records_travel_in_batches(masters):
@@ -109,7 +109,7 @@ def test_records_travel_in_batches(masters):
     read(master.end(queue, readers=1, only=True))
 
     thread.join()
-    batches = [len(given[0]) for what, *given in master.asked if what == "put_all"]
+    batches = [len(arguments[0]) for request, *arguments in master.asked if request == "put_all"]
     assert sum(batches) == 1000
     assert len(batches) < 900
     assert max(batches) <= BATCH_RECORDS

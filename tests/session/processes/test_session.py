@@ -23,10 +23,10 @@ from tests.support.process_library import LIBRARY, asked
 @pytest.fixture
 def session():
     before = set(threading.enumerate())
-    one = ProcessesSession()
-    yield one
-    one.close()
-    one.close()
+    session = ProcessesSession()
+    yield session
+    session.close()
+    session.close()
     assert set(threading.enumerate()) <= before
 
 
@@ -86,13 +86,14 @@ def test_a_lost_node_is_told_at_once_and_replaced(harness):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "said"), [("end_itself", "was ended by SIGKILL"), ("leave", "ended with exit code 3")]
+    ("name", "message"),
+    [("end_itself", "was ended by SIGKILL"), ("leave", "ended with exit code 3")],
 )
-def test_a_callable_that_ends_its_process_loses_its_node(harness, name, said):
+def test_a_callable_that_ends_its_process_loses_its_node(harness, name, message):
     other = task("u", forever(), node="b")
     bad = task("t", call(f"process_library:{name}"), node="a")
 
-    with pytest.raises(NodeLostError, match=said):
+    with pytest.raises(NodeLostError, match=message):
         harness.run(group(bad, other))
 
 
@@ -156,8 +157,8 @@ def test_what_a_callable_has_forked_does_not_hide_the_loss_of_its_node(harness):
 
 @pytest.mark.long
 def test_an_output_that_cannot_be_told_to_other_processes_is_a_fault(harness):
-    made = call("process_library:hollow", out="x")
-    first = task("t", made, node="a", outputs={"x": "x"})
+    step = call("process_library:hollow", out="x")
+    first = task("t", step, node="a", outputs={"x": "x"})
     after = task("u", "y = 1", node="b", needs=("t",))
 
     for ran in (group(first), group(first, after)):
@@ -257,13 +258,13 @@ def test_steps_are_measured_on_all_nodes_also_on_one_that_is_lost_later(tmp_path
     session.run(counted, 3, {})
     session.close()
 
-    found = Counter()
+    calls = Counter()
     spans = {"a": [], "b": []}
-    for one in meter.times():
-        if one.path == "e/t":
-            found[one.owner.node] += sum(step.calls for step in one.steps)
-            spans[one.owner.node] += [span.epoch for span in one.spans]
-    assert found == {"a": 3, "b": 3}
+    for run in meter.times():
+        if run.path == "e/t":
+            calls[run.owner.node] += sum(step.calls for step in run.steps)
+            spans[run.owner.node] += [span.epoch for span in run.spans]
+    assert calls == {"a": 3, "b": 3}
     assert {node: sorted(epochs) for node, epochs in spans.items()} == {
         "a": [1, 2, 3],
         "b": [1, 2, 3],

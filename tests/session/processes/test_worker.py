@@ -28,15 +28,15 @@ def master():
     thread.join()
     door.close()
     inside.close()
-    for one in (ours, theirs):
-        one.close()
-        one.release()
+    for channel in (ours, theirs):
+        channel.close()
+        channel.release()
 
 
-def asked(channel, kind, number, *given):
-    channel.send(kind, number, *given)
-    said, answered, (is_well, value) = channel.receive()
-    assert (said, answered) == ("answer", number)
+def asked(channel, kind, number, *arguments):
+    channel.send(kind, number, *arguments)
+    kind_, answered, (is_well, value) = channel.receive()
+    assert (kind_, answered) == ("answer", number)
     return unwrap_outcome(
         (is_well, deserialize_error(value) if isinstance(value, SerializedError) else value)
     )

@@ -32,12 +32,12 @@ def node(tmp_path):
     """An actor that is an object of this process; nobody else calls it."""
     from jobrun.session.ray.actor import NodeActor
 
-    made = NodeActor()
+    node = NodeActor()
     code = (str(tmp_path), "")
     mask = os.umask(0)
     os.umask(mask)
     paths = list(sys.path)
-    begun = made.begin(
+    begun = node.begin(
         {
             "version": __version__,
             "environment": {},
@@ -48,17 +48,17 @@ def node(tmp_path):
         }
     )
     assert begun == {"pid": os.getpid(), "wrong": ""}
-    (one,) = cluster("n")
-    for number, said in enumerate(
-        (("open", 1, one, (7, str(tmp_path), str(tmp_path), None), 5.0), ("names", 2))
+    (placed,) = cluster("n")
+    for number, message in enumerate(
+        (("open", 1, placed, (7, str(tmp_path), str(tmp_path), None), 5.0), ("names", 2))
     ):
-        made.deliver(number, encode_frame(said))
-    made.answers = []
-    while len(made.answers) < 2:
-        made.answers += map(decode_frame, made.poll())
-    yield made
-    made.deliver(2, encode_frame(("close",)))
-    while made.poll():
+        node.deliver(number, encode_frame(message))
+    node.answers = []
+    while len(node.answers) < 2:
+        node.answers += map(decode_frame, node.poll())
+    yield node
+    node.deliver(2, encode_frame(("close",)))
+    while node.poll():
         pass
 
 
@@ -95,8 +95,8 @@ def test_a_limit_is_known_to_the_master_before_the_task_begins(wire):
 
     working = threading.Thread(target=work)
     working.start()
-    ((kind, said),) = map(decode_frame, wire.poll())
-    assert (kind, said) == ("event", event)
+    ((kind, payload),) = map(decode_frame, wire.poll())
+    assert (kind, payload) == ("event", event)
     # It may be on its way still.
     assert not begins.is_set()
     coming = threading.Thread(target=wire.poll)
@@ -157,12 +157,12 @@ class Call:
 class Actor:
     """What a host needs of an actor, without a cluster."""
 
-    def __init__(self, begun, *told):
+    def __init__(self, begun, *frames):
         self.heard = []
-        told = iter(told)
+        frames = iter(frames)
         self.begin = Call(lambda start: begun)
         self.deliver = Call(lambda number, frame: self.heard.append((number, decode_frame(frame))))
-        self.poll = Call(lambda: next(told))
+        self.poll = Call(lambda: next(frames))
 
 
 @pytest.fixture
@@ -179,54 +179,54 @@ def host(monkeypatch):
 
     monkeypatch.setattr(ray, "get", got)
     monkeypatch.setattr(ray, "kill", lambda actor, no_restart: None)
-    left = []
+    released = []
 
     def make(actor):
-        made = RayWorker(actor, {}, lambda one, is_sound: left.append(is_sound))
-        made.left = left
-        return made
+        worker = RayWorker(actor, {}, lambda actor_, is_sound: released.append(is_sound))
+        worker.released = released
+        return worker
 
     return make
 
 
 def test_what_is_said_before_a_node_has_begun_reaches_it_in_order(host):
     actor = Actor({"pid": 7, "wrong": ""}, [encode_frame(("a",)), encode_frame(("b",))], [])
-    one = host(actor)
-    one.channel.send("first")
-    one.channel.send("second")
+    worker = host(actor)
+    worker.channel.send("first")
+    worker.channel.send("second")
 
-    heard = [one.channel.receive(), one.channel.receive()]
-    one.channel.send("third")
+    heard = [worker.channel.receive(), worker.channel.receive()]
+    worker.channel.send("third")
 
     assert heard == [("a",), ("b",)]
     assert actor.heard == [(0, ("first",)), (1, ("second",)), (2, ("third",))]
-    assert one.channel.receive() is None
-    assert (one.pid, one.join(), one.refusal("n")) == (7, "was closed", None)
-    one.channel.close()
+    assert worker.channel.receive() is None
+    assert (worker.pid, worker.join(), worker.refusal("n")) == (7, "was closed", None)
+    worker.channel.close()
     with pytest.raises(BrokenPipeError):
-        one.channel.send("fourth")
-    one.release()
-    assert one.left == [True]
+        worker.channel.send("fourth")
+    worker.release()
+    assert worker.released == [True]
 
 
 def test_a_loss_is_told_in_short(host):
     from ray.exceptions import RayError
 
-    one = host(Actor({"pid": 7, "wrong": ""}, RayError("why\n gone. Some common causes: x")))
+    worker = host(Actor({"pid": 7, "wrong": ""}, RayError("why\n gone. Some common causes: x")))
 
-    assert one.channel.receive() is None
+    assert worker.channel.receive() is None
 
-    assert one.join() == "has ended (gone)"
-    one.release()
-    assert one.left == [False]
+    assert worker.join() == "has ended (gone)"
+    worker.release()
+    assert worker.released == [False]
 
 
 def test_a_place_that_will_not_do_is_a_refusal(host):
-    one = host(Actor({"pid": 7, "wrong": "has no room"}))
+    worker = host(Actor({"pid": 7, "wrong": "has no room"}))
 
-    assert one.channel.receive() is None
+    assert worker.channel.receive() is None
 
-    (fault,) = one.refusal("n").faults
+    (fault,) = worker.refusal("n").faults
     assert fault.code == "E396"
     assert "node 'n' could not be started: its machine has no room" in fault.message
 
@@ -235,32 +235,32 @@ def test_a_node_that_does_not_begin_in_time_is_a_refusal(host, monkeypatch):
     from ray.exceptions import GetTimeoutError
 
     monkeypatch.setattr("jobrun.session.ray.actor.START_S", 3.0)
-    one = host(Actor(GetTimeoutError()))
+    worker = host(Actor(GetTimeoutError()))
 
-    assert one.channel.receive() is None
+    assert worker.channel.receive() is None
 
-    assert "has not started within 3 s" in one.refusal("n").faults[0].message
+    assert "has not started within 3 s" in worker.refusal("n").faults[0].message
 
 
 def test_a_node_that_ends_before_it_begins_is_refused_at_first_and_lost_if_it_replaces_one(host):
     from ray.exceptions import RayError
 
-    one = host(Actor(RayError("it was cancelled before it started running")))
+    worker = host(Actor(RayError("it was cancelled before it started running")))
 
-    assert one.channel.receive() is None
+    assert worker.channel.receive() is None
 
-    assert "cancelled before it started" in one.refusal("n").faults[0].message
-    assert one.refusal("n", again=True) is None
+    assert "cancelled before it started" in worker.refusal("n").faults[0].message
+    assert worker.refusal("n", again=True) is None
 
 
 def test_frames_that_overtook_others_wait_for_them():
     from jobrun.session.ray.actor import Resequencer
 
-    found = []
-    line = Resequencer(found.append)
+    received = []
+    line = Resequencer(received.append)
     frames = [encode_frame(number) for number in range(4)]
 
     for number in (2, 0, 3, 1):
         line.receive(number, frames[number])
 
-    assert [decode_frame(one) for one in found] == [0, 1, 2, 3]
+    assert [decode_frame(frame) for frame in received] == [0, 1, 2, 3]

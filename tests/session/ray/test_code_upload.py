@@ -16,7 +16,7 @@ from jobrun.session.ray.code_upload import (
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "job"
+    folder = tmp_path / "job"
     for name in (
         "lib.py",
         "data.csv",
@@ -27,15 +27,15 @@ def folder(tmp_path):
         "__pycache__/lib.py",
         "with-dash/x.py",
     ):
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        (made / name).write_text(f"# {name}\n")
-    return made
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"# {name}\n")
+    return folder
 
 
 def test_modules_are_files_and_folders_that_hold_some(folder):
-    found = [path.as_posix() for path in list_module_files(folder)]
+    modules = [path.as_posix() for path in list_module_files(folder)]
 
-    assert found == ["lib.py", "pkg/__init__.py", "pkg/deep/mod.py"]
+    assert modules == ["lib.py", "pkg/__init__.py", "pkg/deep/mod.py"]
 
 
 def test_the_digest_is_of_names_and_contents(folder):
@@ -78,9 +78,9 @@ def test_modules_that_were_sent_are_found_where_there_are_none(folder, tmp_path,
 
 
 def test_other_modules_in_the_same_place_are_refused(folder):
-    said = make_importable(str(folder), "0" * 32)
+    refusal = make_importable(str(folder), "0" * 32)
 
-    assert "has other modules" in said
+    assert "has other modules" in refusal
 
 
 def test_modules_that_nobody_sent_are_missed(tmp_path):

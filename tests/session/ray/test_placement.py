@@ -19,9 +19,9 @@ def test_a_node_that_asks_for_nothing_waits_for_nothing():
 
 
 def test_resources_have_the_names_of_the_cluster():
-    place = resource_request(asking(cpu=1.0, gpus=0.5, hostB=1.0, memory=0.0), [SMALL, LARGE])
+    request = resource_request(asking(cpu=1.0, gpus=0.5, hostB=1.0, memory=0.0), [SMALL, LARGE])
 
-    assert place == ResourceRequest({"CPU": 1.0, "GPU": 0.5, "hostB": 1.0})
+    assert request == ResourceRequest({"CPU": 1.0, "GPU": 0.5, "hostB": 1.0})
 
 
 @pytest.mark.parametrize("host", ["large", "10.0.0.2"])
@@ -36,7 +36,7 @@ def test_a_host_may_be_a_resource_that_a_machine_was_given():
 
 
 @pytest.mark.parametrize(
-    ("node", "said"),
+    ("node", "message"),
     [
         (asking("nowhere"), "host nowhere"),
         (asking(gpu=3.0), "gpu 3"),
@@ -44,9 +44,9 @@ def test_a_host_may_be_a_resource_that_a_machine_was_given():
         (asking(gpu=1.5), "whole numbers"),
     ],
 )
-def test_what_no_machine_has_is_refused(node, said):
+def test_what_no_machine_has_is_refused(node, message):
     with pytest.raises(EnvironmentFaultError) as caught:
         resource_request(node, [SMALL, LARGE])
 
     assert caught.value.faults[0].code == "E398"
-    assert said in caught.value.faults[0].message
+    assert message in caught.value.faults[0].message

@@ -56,9 +56,9 @@ def actors():
     from tests.support import ray_cluster
 
     with ray_cluster.cluster():
-        kept = ray_cluster.KeptActors()
-        yield kept
-        kept.end()
+        actors = ray_cluster.KeptActors()
+        yield actors
+        actors.end()
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def make(actors):
 @pytest.fixture
 def session(make):
     before = set(threading.enumerate())
-    one = make()
-    yield one
-    one.close()
-    one.close()
+    session = make()
+    yield session
+    session.close()
+    session.close()
     assert set(threading.enumerate()) <= before
 
 

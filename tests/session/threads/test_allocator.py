@@ -27,11 +27,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def _faults(how):
-    made = subprocess.run(
-        [sys.executable, "-c", _FAULTS, how], capture_output=True, text=True, check=True
+def _faults(setting):
+    process = subprocess.run(
+        [sys.executable, "-c", _FAULTS, setting], capture_output=True, text=True, check=True
     )
-    return int(made.stdout)
+    return int(process.stdout)
 
 
 def test_memory_of_freed_arrays_is_not_fetched_again():

@@ -80,9 +80,9 @@ EPOCHS = 10
 
 @pytest.fixture
 def session():
-    one = ThreadsSession()
-    yield one
-    one.close()
+    session = ThreadsSession()
+    yield session
+    session.close()
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def _refused(harness, *tasks, **more):
 
 
 def test_what_a_module_sets_at_its_top_is_seen_by_tasks_in_all_threads(harness, library):
-    tasks = [_looking(f"t{one}", f"{library}:look", one) for one in "abc"]
+    tasks = [_looking(f"t{letter}", f"{library}:look", letter) for letter in "abc"]
 
     assert _seen(harness, "abc", *tasks) == {(0.5, 0.5, 0.5)}
 
@@ -131,7 +131,7 @@ def test_what_a_module_sets_at_its_top_is_seen_by_tasks_in_all_threads(harness, 
 def test_settings_of_libraries_at_the_top_of_a_module_hold_in_all_threads(harness, text, value):
     name = f"top_{abs(hash(text))}"
     (harness.folder / f"{name}.py").write_text(text)
-    tasks = [_looking(f"t{one}", f"{name}:look", one) for one in "abc"]
+    tasks = [_looking(f"t{letter}", f"{name}:look", letter) for letter in "abc"]
 
     assert _seen(harness, "abc", *tasks) == {(value, value, value)}
 
@@ -149,7 +149,7 @@ def test_what_another_module_of_the_group_sets_when_it_is_imported_is_seen_from_
 def test_a_second_session_of_the_process_sees_what_the_import_in_the_first_has_set(
     tmp_path, library, harness
 ):
-    tasks = [_looking(f"t{one}", f"{library}:look", one) for one in "ab"]
+    tasks = [_looking(f"t{letter}", f"{library}:look", letter) for letter in "ab"]
     _seen(harness, "ab", *tasks, epochs=1)
     other = ThreadsSession()
     (tmp_path / "other").mkdir()
@@ -175,7 +175,7 @@ def test_what_a_task_sets_is_seen_by_the_task_that_needs_it(harness, library):
 
 def test_what_an_earlier_group_sets_is_seen_by_all_tasks_of_later_ones(harness, library):
     harness.run(group(task("begin", call(f"{library}:change", to="3.0")), name="init"))
-    tasks = [_looking(f"t{one}", f"{library}:look", one) for one in "abc"]
+    tasks = [_looking(f"t{letter}", f"{library}:look", letter) for letter in "abc"]
 
     assert _seen(harness, "abc", *tasks) == {(3.0, 3.0, 3.0)}
 
@@ -230,7 +230,7 @@ def test_a_change_beside_a_task_that_needs_another_one_is_refused(harness, libra
 
 def test_a_change_before_two_tasks_that_run_at_the_same_time_is_seen_by_both(harness, library):
     setting = task("set", call(f"{library}:change", to="3.0"))
-    looking = [_looking(f"t{one}", f"{library}:look", one, needs=("set",)) for one in "ab"]
+    looking = [_looking(f"t{letter}", f"{library}:look", letter, needs=("set",)) for letter in "ab"]
 
     assert _seen(harness, "ab", setting, *looking) == {(3.0, 3.0)}
 
@@ -253,9 +253,9 @@ def test_a_change_in_a_branch_beside_another_that_calls_is_refused(harness, libr
 
 def test_a_change_before_branches_of_which_one_calls_is_seen_by_that_one(harness, library):
     branches = Parallel(((call(f"{library}:look", out="a"),), ()), "e/t/p")
-    one = task("t", call(f"{library}:change", to="3.0"), branches, node_blobs="a")
+    branching = task("t", call(f"{library}:change", to="3.0"), branches, node_blobs="a")
 
-    assert _seen(harness, "a", one) == {(3.0,)}
+    assert _seen(harness, "a", branching) == {(3.0,)}
 
 
 def test_a_change_beside_a_report_that_calls_is_refused(harness, library):
@@ -269,21 +269,21 @@ def test_a_change_beside_a_report_that_calls_is_refused(harness, library):
 
 
 def test_what_the_set_up_of_a_task_sets_is_seen_by_its_body(harness, library):
-    around = setup([call(f"{library}:change", to="3.0")], [])
-    one = _looking("t", f"{library}:look", "a", setup=(around,))
+    setup_block = setup([call(f"{library}:change", to="3.0")], [])
+    looking = _looking("t", f"{library}:look", "a", setup=(setup_block,))
 
-    assert _seen(harness, "a", one, task("beside", "x = 1")) == {(3.0,)}
+    assert _seen(harness, "a", looking, task("beside", "x = 1")) == {(3.0,)}
 
 
 def test_a_retry_begins_with_the_context_variables_of_the_first_try(harness, library):
     failing = group(task("t", call(f"{library}:fail_after_a_change", to="3.0")))
     looking = _looking("looks", f"{library}:look", "a")
     _seen(harness, "a", looking, epochs=1)
-    kept = harness.session.snapshot(failing)
+    snapshot = harness.session.snapshot(failing)
     with pytest.raises(TaskFailedError):
         harness.run(failing)
 
-    harness.session.restore(kept)
+    harness.session.restore(snapshot)
 
     assert _seen(harness, "a", looking) == {(0.5,)}
 
@@ -300,7 +300,9 @@ def test_nodes_of_one_process_that_run_at_the_same_time_may_not_change_a_variabl
 ):
     harness = SessionHarness(session, tmp_path, "one", "two")
     (tmp_path / "rate_of_nodes.py").write_text(RATE)
-    tasks = [task("t", call("rate_of_nodes:change", to="3.0"), node=one) for one in ("one", "two")]
+    tasks = [
+        task("t", call("rate_of_nodes:change", to="3.0"), node=node) for node in ("one", "two")
+    ]
 
     faults = _refused(harness, *tasks)
 
@@ -348,11 +350,11 @@ def reading(harness, request):
 def test_a_class_from_which_a_task_reads_sees_what_its_module_and_earlier_groups_have_set(
     harness, reading
 ):
-    one = task("t", "a = row", read=_read_from(f"{reading}:Rows"), node_blobs="a")
+    reading_task = task("t", "a = row", read=_read_from(f"{reading}:Rows"), node_blobs="a")
 
-    assert _seen(harness, "a", one, epochs=3) == {(1.0,)}
+    assert _seen(harness, "a", reading_task, epochs=3) == {(1.0,)}
     harness.run(group(task("begin", call(f"{reading}:change", to="3.0"))))
-    assert _seen(harness, "a", one, epochs=3) == {(6.0,)}
+    assert _seen(harness, "a", reading_task, epochs=3) == {(6.0,)}
 
 
 @pytest.mark.parametrize("calls", [True, False])
@@ -361,8 +363,8 @@ def test_a_class_from_which_a_task_reads_may_not_set_a_variable_that_others_see(
 ):
     # It reads ahead: when it does so depends on timing.
     steps = [call(f"{reading}:change", to="row")] if calls else ["x = row"]
-    one = task("t", *steps, read=_read_from(f"{reading}:Setting"))
+    reading_task = task("t", *steps, read=_read_from(f"{reading}:Setting"))
 
-    fault = _refused(harness, one)[0]
+    fault = _refused(harness, reading_task)[0]
 
     assert fault.code == "E177"

@@ -92,9 +92,9 @@ def every_way() -> TaskGroup:
         "wild", "wild += 1", "wild[1:] *= 1.01", node_blobs=blobs, instances=3, hogwild=True
     )
     scopes = plain.scopes
-    around = NodeSetup("local", setup(["of_node += 1"], []), scopes)
-    beside = NodeReport("local", report("node_report += 1", path="e/report[0]"), scopes)
-    return group(plain, wild, setup=(around,), reports=(beside,))
+    node_setup = NodeSetup("local", setup(["of_node += 1"], []), scopes)
+    node_report = NodeReport("local", report("node_report += 1", path="e/report[0]"), scopes)
+    return group(plain, wild, setup=(node_setup,), reports=(node_report,))
 
 
 def saving(state: dict[str, tuple[str, ...]]) -> TaskGroup:
@@ -115,7 +115,7 @@ def harness(tmp_path):
 
 
 @pytest.fixture
-def made(harness):
+def started(harness):
     zeros = "; ".join(
         f"{name} = arange(20000.0)" for name in NAMES if name not in ("rows", "turned")
     )
@@ -160,13 +160,13 @@ def save_while_it_runs(harness, ran, epochs):
         session.protect(tickets, [ran])
         folder = harness.folder / str(epoch)
         folder.mkdir()
-        with ThreadPoolExecutor(1) as beside:
-            written = beside.submit(session.persist, tickets, str(folder))
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(session.persist, tickets, str(folder))
             session.run(ran, epoch + 1, {})
-            (one,) = written.result()
+            (node_save,) = written.result()
         session.release(tickets)
         wrong += [
-            name for name in STATE if not same_bits(stored(folder, one)[name], expected[name])
+            name for name in STATE if not same_bits(stored(folder, node_save)[name], expected[name])
         ]
     return wrong
 
@@ -183,24 +183,24 @@ def stored(folder: Path, save):
 
 
 @pytest.mark.long
-def test_no_file_is_ever_torn_in_whatever_way_state_is_changed_meanwhile(made, slow):
-    assert save_while_it_runs(made, every_way(), 4) == []
+def test_no_file_is_ever_torn_in_whatever_way_state_is_changed_meanwhile(started, slow):
+    assert save_while_it_runs(started, every_way(), 4) == []
 
 
-def test_without_the_gate_files_would_be_torn(made, slow, monkeypatch):
+def test_without_the_gate_files_would_be_torn(started, slow, monkeypatch):
     """The test above could fail."""
     monkeypatch.setattr(Snapshot, "pass_gate", lambda self, names=None: None)
 
-    assert len(set(save_while_it_runs(made, every_way(), 2))) > 10
+    assert len(set(save_while_it_runs(started, every_way(), 2))) > 10
 
 
-def test_all_that_a_group_changes_in_place_is_known_before_it_runs(made):
+def test_all_that_a_group_changes_in_place_is_known_before_it_runs(started):
     """What is not known to change is made read-only: to change it would be an error."""
     ran = every_way()
     (changed,), _ = collect_changes([plan_group(ran)])
     for epoch in range(3):
-        made.session.settle({"local": STATE})
-        workspace = made.session._workspaces["local"]
+        started.session.settle({"local": STATE})
+        workspace = started.session._workspaces["local"]
         frozen = {name: workspace[name] for name in STATE if name not in changed["local"]}
         arrays = [value for value in frozen.values() if isinstance(value, np.ndarray)]
         assert arrays
@@ -208,7 +208,7 @@ def test_all_that_a_group_changes_in_place_is_known_before_it_runs(made):
         for value in arrays:
             value.flags.writeable = False
 
-        made.session.run(ran, epoch + 1, {})
+        started.session.run(ran, epoch + 1, {})
 
         assert all(map(same_bits, arrays, before))
 

@@ -23,7 +23,7 @@ def test_what_may_change_in_place_is_copied_and_the_rest_is_shared():
 def test_each_attempt_starts_from_the_same_bits_in_a_value_of_the_same_form():
     first = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     workspaces = {"a": Blobs(x=first, n=Counter(3))}
-    kept = take_snapshot(workspaces, {"a": {"x", "n"}})
+    snapshot = take_snapshot(workspaces, {"a": {"x", "n"}})
     forms = []
     for _ in range(3):
         x = workspaces["a"]["x"]
@@ -32,7 +32,7 @@ def test_each_attempt_starts_from_the_same_bits_in_a_value_of_the_same_form():
         workspaces["a"]["n"].value = 0
         workspaces["a"]["more"] = 1
 
-        restore_snapshot(kept, workspaces)
+        restore_snapshot(snapshot, workspaces)
 
     assert forms == [(first.strides, first.tobytes(), 3)] * 3
     assert set(workspaces["a"]) == {"x", "n"}
@@ -40,12 +40,12 @@ def test_each_attempt_starts_from_the_same_bits_in_a_value_of_the_same_form():
 
 def test_names_that_were_deleted_or_bound_anew_come_back():
     workspaces = {"a": Blobs(x=1.5, y="text"), "b": Blobs()}
-    kept = take_snapshot(workspaces, {})
+    snapshot = take_snapshot(workspaces, {})
     del workspaces["a"]["x"]
     workspaces["a"]["y"] = 2
     workspaces["b"]["z"] = 3
 
-    restore_snapshot(kept, workspaces)
+    restore_snapshot(snapshot, workspaces)
 
     assert same_bits(workspaces["a"]["x"], 1.5)
     assert workspaces == {"a": {"x": 1.5, "y": "text"}, "b": {}}
@@ -65,19 +65,19 @@ class Model:
 def test_an_object_stays_the_same_one_and_has_its_state_again():
     model = Model()
     workspaces = {"a": Blobs(model=model)}
-    kept = take_snapshot(workspaces, {"a": {"model"}})
+    snapshot = take_snapshot(workspaces, {"a": {"model"}})
     for _ in range(2):
         model.state["w"].append(3)
 
-        restore_snapshot(kept, workspaces)
+        restore_snapshot(snapshot, workspaces)
 
         assert workspaces["a"]["model"] is model
         assert model.state == {"w": [1, 2]}
 
 
 def test_who_looks_at_an_object_is_told_what_it_is():
-    found = copy_for_reading(Model(), "model")
+    facts = copy_for_reading(Model(), "model")
 
-    assert isinstance(found, ObjectFacts)
-    assert found.class_name.endswith("Model")
+    assert isinstance(facts, ObjectFacts)
+    assert facts.class_name.endswith("Model")
     assert copy_for_reading({"a": [1]}, "c") == {"a": [1]}

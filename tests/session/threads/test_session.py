@@ -20,10 +20,10 @@ from jobrun.values.compare import same_bits
 @pytest.fixture
 def session():
     before = set(threading.enumerate())
-    one = ThreadsSession()
-    yield one
-    one.close()
-    one.close()
+    session = ThreadsSession()
+    yield session
+    session.close()
+    session.close()
     assert set(threading.enumerate()) == before
 
 
@@ -92,16 +92,16 @@ def test_a_loop_of_an_exit_block_is_ended_when_the_time_is_over(tmp_path):
 
 
 def test_what_numpy_warns_of_is_told_once_per_place(harness):
-    one = task("t", net("x = ones(2) / 0.0; y = zeros(2) / 0"), reports=())
-    ran = group(one)
+    dividing = task("t", net("x = ones(2) / 0.0; y = zeros(2) / 0"), reports=())
+    ran = group(dividing)
 
     harness.run(ran, 1)
     harness.run(ran, 2)
 
-    told = [event.text for event in harness.events if isinstance(event, Noted)]
-    assert len(told) == 2
-    assert "e/t/steps[0]" in told[0]
-    assert "e/t/steps[1]" in told[1]
+    texts = [event.text for event in harness.events if isinstance(event, Noted)]
+    assert len(texts) == 2
+    assert "e/t/steps[0]" in texts[0]
+    assert "e/t/steps[1]" in texts[1]
 
 
 def test_the_callers_way_with_floating_point_errors_comes_back(harness):
@@ -149,10 +149,10 @@ def test_what_two_threads_meet_in_one_chain_is_told_once_and_with_its_place(harn
 
     harness.run(group(task("t", "x = ones(1000000); y = (x + x) / (x - x) * 2.0 + x")))
 
-    told = [event.text for event in harness.events if isinstance(event, Noted)]
+    texts = [event.text for event in harness.events if isinstance(event, Noted)]
     assert helped == [1]
-    assert len(told) == 1
-    assert told[0].startswith("divide by zero in e/t/steps[1]")
+    assert len(texts) == 1
+    assert texts[0].startswith("divide by zero in e/t/steps[1]")
 
 
 CHAIN = "y = (x + x) * 2.0 - x / 3.0 + x"
@@ -162,8 +162,8 @@ CHAIN = "y = (x + x) * 2.0 - x / 3.0 + x"
 def test_threads_that_have_work_of_their_own_get_no_help(harness, monkeypatch, instances):
     helped = []
     monkeypatch.setattr(harness.session, "_start_beside", lambda *of: helped.append(of))
-    own = "x = ones(1000000); " + CHAIN
-    several = group(task("t", own, instances=instances), task("u", "z = 1"))
+    steps = "x = ones(1000000); " + CHAIN
+    several = group(task("t", steps, instances=instances), task("u", "z = 1"))
 
     harness.run(several)
 
@@ -267,9 +267,10 @@ def test_chains_are_helped_where_there_is_another_processor(
 
 
 def test_the_plan_of_a_group_is_made_once(harness, monkeypatch):
-    made = []
+    planned = []
     monkeypatch.setattr(
-        "jobrun.session.threads.session.plan_group", lambda ran, _: made.append(ran) or _plan(ran)
+        "jobrun.session.threads.session.plan_group",
+        lambda ran, _: planned.append(ran) or _plan(ran),
     )
     from jobrun.runtime.group_plan import plan_group as _plan  # noqa: PLC0415
 
@@ -277,7 +278,7 @@ def test_the_plan_of_a_group_is_made_once(harness, monkeypatch):
     for epoch in range(5):
         harness.run(ran, epoch)
 
-    assert len(made) == 1
+    assert len(planned) == 1
 
 
 def test_saving_groups_do_not_pile_up(harness):

@@ -87,12 +87,12 @@ def test_what_nobody_waits_for_only_brings_its_outputs():
 def test_the_end_of_a_task_is_told_with_its_outputs_if_somebody_waits():
     deps = ExternalDeps({}, None, (), ("t",), news := GroupListener())
     run = group_run()
-    one, other = (task(name, "x = 1", node="a", outputs={"x": "x"}) for name in ("t", "u"))
+    awaited, other = (task(name, "x = 1", node="a", outputs={"x": "x"}) for name in ("t", "u"))
 
-    deps.wrap_work(one, lambda: run.outputs.update({REF: 5}), run)()
+    deps.wrap_work(awaited, lambda: run.outputs.update({REF: 5}), run)()
     deps.wrap_work(other, lambda: None, run)()
 
-    assert news.told == [("t", {REF: 5})]
+    assert news.sent == [("t", {REF: 5})]
 
 
 def test_a_cancel_of_the_run_is_told_elsewhere_once():
@@ -103,7 +103,7 @@ def test_a_cancel_of_the_run_is_told_elsewhere_once():
         run.body.cancel()
         run.body.cancel()
 
-    assert news.told == ["failing"]
+    assert news.sent == ["failing"]
 
 
 def test_a_cancel_from_elsewhere_reaches_the_run_and_is_not_told_back():
@@ -116,14 +116,14 @@ def test_a_cancel_from_elsewhere_reaches_the_run_and_is_not_told_back():
         pass
 
     assert (run.body.cancelled, late.body.cancelled) == (True, True)
-    assert news.told == []
+    assert news.sent == []
 
 
 @pytest.fixture
 def pool():
-    one = ThreadPool(contextlib.nullcontext)
-    yield one
-    one.close()
+    pool = ThreadPool(contextlib.nullcontext)
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
@@ -145,33 +145,33 @@ def test_a_work_item_that_raises_fails_the_run_and_keeps_nothing_waiting(run, po
 
 def test_a_part_that_follows_one_elsewhere_starts_when_that_is_told(run, pool):
     deps = ExternalDeps({}, None, ["first"], (), GroupListener())
-    said = []
-    part = WorkItem("a/then", lambda: said.append("then"))
+    order = []
+    part = WorkItem("a/then", lambda: order.append("then"))
     part.run_after(deps.items_for("first")[0])
-    threading.Timer(0.02, lambda: (said.append("told"), deps.mark_ended("first", {}))).start()
+    threading.Timer(0.02, lambda: (order.append("told"), deps.mark_ended("first", {}))).start()
 
     Dispatcher(run, pool, 5.0, deps).run([part])
 
-    assert said == ["told", "then"]
+    assert order == ["told", "then"]
 
 
 def test_after_a_cancel_nobody_waits_for_parts_elsewhere(run, pool):
     deps = ExternalDeps({}, None, ["first"], (), GroupListener())
-    said = []
-    part = WorkItem("a/then", lambda: said.append("then"))
+    started = []
+    part = WorkItem("a/then", lambda: started.append("then"))
     part.run_after(deps.items_for("first")[0])
     threading.Timer(0.02, run.body.cancel).start()
 
     Dispatcher(run, pool, 5.0, deps).run([part])
 
-    assert said == []
+    assert started == []
     assert run.interrupted
 
 
 def test_a_part_that_does_not_end_is_an_error_and_told(run, pool):
     never = threading.Event()
-    told = []
-    run.emit = told.append
+    events = []
+    run.emit = events.append
     part = WorkItem("a/stuck", never.wait)
     run.body.cancel()
     part.always = True
@@ -179,5 +179,5 @@ def test_a_part_that_does_not_end_is_an_error_and_told(run, pool):
     with pytest.raises(TasksStuckError, match="a/stuck"):
         Dispatcher(run, pool, 0.01, ExternalDeps({}, None)).run([part])
 
-    assert told == [TasksGivenUp(("a/stuck",), 1, os.getpid())]
+    assert events == [TasksGivenUp(("a/stuck",), 1, os.getpid())]
     never.set()

@@ -145,35 +145,35 @@ def test_a_named_tuple_stays_one():
 
 def test_a_list_that_occurs_twice_in_a_blob_stays_one_list():
     inner, row = [1], np.arange(3.0)
-    found = crossed({"a": {"x": [inner, inner], "y": (row, row)}, "b": [inner]})
+    received = crossed({"a": {"x": [inner, inner], "y": (row, row)}, "b": [inner]})
 
-    assert found == {"a": {"x": [[1], [1]], "y": found["a"]["y"]}, "b": [[1]]}
-    assert found["a"]["x"][0] is found["a"]["x"][1]
-    assert found["a"]["y"][0] is found["a"]["y"][1]
-    assert found["b"][0] is not found["a"]["x"][0]
+    assert received == {"a": {"x": [[1], [1]], "y": received["a"]["y"]}, "b": [[1]]}
+    assert received["a"]["x"][0] is received["a"]["x"][1]
+    assert received["a"]["y"][0] is received["a"]["y"][1]
+    assert received["b"][0] is not received["a"]["x"][0]
 
 
 def test_a_list_that_contains_itself_arrives_so_or_is_refused():
     loop: list[object] = [1]
     loop.append(loop)
-    found = crossed({"a": loop})
-    assert found["a"][1] is found["a"]
+    received = crossed({"a": loop})
+    assert received["a"][1] is received["a"]
 
 
 @pytest.fixture
-def ends():
-    pair = [SocketChannel(one) for one in socket.socketpair()]
+def channels():
+    pair = [SocketChannel(endpoint) for endpoint in socket.socketpair()]
     yield pair
-    for one in pair:
-        one.close()
-        one.release()
+    for channel in pair:
+        channel.close()
+        channel.release()
 
 
-def test_messages_arrive_whole_and_in_order(ends):
-    first, second = ends
+def test_messages_arrive_whole_and_in_order(channels):
+    first, second = channels
     large = np.arange(3_000_000.0)
     sent = [("a", 1), ("b", large, "behind"), ("c",)]
-    sender = threading.Thread(target=lambda: [first.send(*one) for one in sent])
+    sender = threading.Thread(target=lambda: [first.send(*message) for message in sent])
     sender.start()
 
     arrived = [second.receive() for _ in sent]
@@ -184,25 +184,25 @@ def test_messages_arrive_whole_and_in_order(ends):
     assert (arrived[1][0], arrived[1][2], arrived[2]) == ("b", "behind", ("c",))
 
 
-def test_messages_of_several_threads_do_not_mix(ends):
-    first, second = ends
+def test_messages_of_several_threads_do_not_mix(channels):
+    first, second = channels
     values = [np.full(100_000, number) for number in range(8)]
     senders = [
         threading.Thread(target=first.send, args=(number, value))
         for number, value in enumerate(values)
     ]
-    for one in senders:
-        one.start()
+    for sender in senders:
+        sender.start()
 
     arrived = dict(second.receive() for _ in values)
 
-    for one in senders:
-        one.join()
+    for sender in senders:
+        sender.join()
     assert all(same_bits(arrived[number], value) for number, value in enumerate(values))
 
 
-def test_the_end_of_the_other_side_is_told(ends):
-    first, second = ends
+def test_the_end_of_the_other_side_is_told(channels):
+    first, second = channels
 
     first.close()
     first.close()

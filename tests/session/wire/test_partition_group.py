@@ -18,7 +18,11 @@ def test_each_node_has_its_own_tasks_setup_and_reports():
 
     shares = partition_group(whole).by_node
 
-    assert {node: len(one.group.tasks) for node, one in shares.items()} == {"c": 0, "b": 1, "a": 1}
+    assert {node: len(share.group.tasks) for node, share in shares.items()} == {
+        "c": 0,
+        "b": 1,
+        "a": 1,
+    }
     assert [len(shares[node].group.reports) for node in "abc"] == [0, 1, 0]
     assert [len(shares[node].group.setup) for node in "abc"] == [0, 0, 1]
 
@@ -67,11 +71,11 @@ def test_outputs_are_those_of_all_tasks_in_their_order():
 
 def test_a_queue_of_several_nodes_is_known_to_those_who_use_it():
     queue = Queue("q", shared=True)
-    own = Queue("own")
+    private = Queue("own")
     writers = [
         replace(
             task("w", "x = 1", node=node),
-            write=(WriteQueue(queue, ("x",)), WriteQueue(own, ("x",))),
+            write=(WriteQueue(queue, ("x",)), WriteQueue(private, ("x",))),
         )
         for node in "ab"
     ]
@@ -93,7 +97,7 @@ def test_nodes_in_one_place_are_one_to_the_others():
     shares = partition_group(whole, {"b": "a"})
 
     assert list(shares.by_node) == ["a", "c"]
-    assert [one.full_name for one in shares.by_node["a"].group.tasks] == [
+    assert [task_.full_name for task_ in shares.by_node["a"].group.tasks] == [
         "a/first",
         "b/first",
         "b/then",

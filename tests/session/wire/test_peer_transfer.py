@@ -43,24 +43,24 @@ class Town:
         return list(self.peers[asker].fetch(nodes, name, CancelScope()))
 
     def close(self):
-        for one in (*self.doors.values(), *self._insides):
-            one.close()
+        for peer in (*self.doors.values(), *self._insides):
+            peer.close()
 
 
 @pytest.fixture
 def town():
-    one = Town(*"abcdefg")
-    yield one
-    one.close()
+    town = Town(*"abcdefg")
+    yield town
+    town.close()
 
 
 def test_values_come_from_the_nodes_in_their_order(town):
     for number, node in enumerate("bcdefg"):
         town.blobs[node]["w"] = np.full(10_000, number)
 
-    found = town.fetch("a", "w", *"gfedcb")
+    values = town.fetch("a", "w", *"gfedcb")
 
-    assert [one[0] for one in found] == [5, 4, 3, 2, 1, 0]
+    assert [value[0] for value in values] == [5, 4, 3, 2, 1, 0]
 
 
 def test_nodes_meet_once(town):
@@ -78,12 +78,12 @@ def test_two_nodes_can_send_each_other_large_values_at_the_same_time(town):
         for pair in ("ab", "ba")
     ]
 
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(100)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
 
-    assert not any(one.is_alive() for one in threads)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_what_is_not_there_is_told_and_the_way_stays_open(town):
@@ -112,11 +112,11 @@ def test_nobody_waits_after_a_cancel(town):
     asked = threading.Event()
     never = threading.Event()
 
-    def own(name):
+    def read_blob(name):
         asked.set()
         never.wait()
 
-    town.peers["b"]._read_blob = own
+    town.peers["b"]._read_blob = read_blob
     scope = CancelScope()
     threading.Thread(target=lambda: (asked.wait(), scope.cancel()), daemon=True).start()
 

@@ -59,21 +59,21 @@ def test_the_traceback_comes_along_as_the_cause():
     assert "where_it_happened" in str(cause)
 
 
-def _classes(hint, found):
+def _classes(hint, classes):
     """All classes that a value of this type may hold."""
     if hint is DeclaredEffect:
-        for one in DECLARED.values():
-            _classes(one, found)
-        return found
-    if is_dataclass(hint) and hint not in found:
-        found.add(hint)
-        for one in get_type_hints(hint).values():
-            _classes(one, found)
+        for part in DECLARED.values():
+            _classes(part, classes)
+        return classes
+    if is_dataclass(hint) and hint not in classes:
+        classes.add(hint)
+        for part in get_type_hints(hint).values():
+            _classes(part, classes)
     elif isinstance(hint, type) and issubclass(hint, enum.Enum):
-        found.add(hint)
-    for one in get_args(hint):
-        _classes(one, found)
-    return found
+        classes.add(hint)
+    for part in get_args(hint):
+        _classes(part, classes)
+    return classes
 
 
 @pytest.mark.parametrize("kind", [Partition, Node, Event, Ticket, NodeSave, SafePoint, Fault])

@@ -55,12 +55,12 @@ def test_a_node_is_asked_and_heard(opened):
     link.send_partition(1, share)
     link.send_partition(1, share)
 
-    made = link.rpc.call("run", 1, 1, 1, {}, None).wait()
+    outputs = link.rpc.call("run", 1, 1, 1, {}, None).wait()
     link.forget_partition(1)
     with pytest.raises(KeyError):
         link.rpc.call("read", ("w",)).wait()
 
-    assert made == {}
+    assert outputs == {}
     # What its process uses is reported beside them.
     assert [type(event).__name__ for event in events[:2]] == ["Logged", "TaskEnded"]
     assert hearer.lost_nodes == []
@@ -99,8 +99,8 @@ def test_processes_and_sockets_do_what_the_protocols_say():
     ):
         for name, member in vars(protocol).items():
             if not name.startswith("_") and inspect.isfunction(member):
-                said = list(inspect.signature(member).parameters)
-                assert list(inspect.signature(getattr(cls, name)).parameters) == said, name
+                parameters = list(inspect.signature(member).parameters)
+                assert list(inspect.signature(getattr(cls, name)).parameters) == parameters, name
 
 
 @pytest.mark.long
@@ -110,12 +110,12 @@ def test_a_process_ends_when_its_master_closes_the_connection():
     process.channel.close()
     # However long that takes: to end it by force is another matter.
     process.wait_for_exit()
-    how = process.join()
+    ending = process.join()
     process.release()
 
     # For whoever looks at the list of processes.
     assert process._process.args[-1] == "trainer_1"
-    assert how == "ended with exit code 1"
+    assert ending == "ended with exit code 1"
 
 
 @pytest.mark.long
