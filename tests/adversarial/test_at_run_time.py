@@ -42,7 +42,7 @@ POWERS = ("w = n ** n", "w = 2 ** n", "w = 1 << n", "n <<= n", "n **= n")
 
 
 @each_case("step", [*HUGE, *TEXT, *POWERS])
-def test_it_fails_at_its_step(step):
+def test_costly_step_fails_at_its_step(step):
     with Bench(x=_three(), n=10**15, t="%999999999d") as bench:
         with pytest.raises(TaskFailedError) as caught:
             bench.do(step)

@@ -57,22 +57,22 @@ def _told(faults: tuple[Fault, ...]) -> None:
 
 
 @each_case("text", CASES)
-def test_as_a_value_it_is_refused_with_its_place(text, tmp_path):
+def test_escape_in_a_value_is_refused_with_its_position(text, tmp_path):
     _told(_faults(expression, text) or _of_a_job(tmp_path, f"w = {text}"))
 
 
 @each_case("text", CASES)
-def test_as_a_statement_it_is_refused_with_its_place(text, tmp_path):
+def test_escape_in_a_statement_is_refused_with_its_position(text, tmp_path):
     _told(_faults(statement, text) or _of_a_job(tmp_path, text))
 
 
 @each_case("text", TEXTS)
-def test_in_a_log_line_it_is_refused_with_its_place(text):
+def test_escape_in_a_log_line_is_refused_with_its_position(text):
     _told(_faults(parse_text, text, ORIGIN, "epoch/t/steps[0]", {}, holes=True))
 
 
 @pytest.mark.parametrize("text", ["9 ** 9 ** 9", "'%d' % 1", "x.__class__", "\uff45val('1')"])
-def test_in_a_condition_it_is_refused_too(text, tmp_path):
+def test_escape_in_a_condition_is_refused(text, tmp_path):
     path = tmp_path / "escape.yaml"
     path.write_text(HEAD + f"      - stop_if: {json.dumps(text)}\n")
 
@@ -93,7 +93,7 @@ def test_in_a_condition_it_is_refused_too(text, tmp_path):
     ],
     ids=str,
 )
-def test_in_the_long_form_it_is_refused_too(step, tmp_path):
+def test_escape_in_the_long_form_is_refused(step, tmp_path):
     path = tmp_path / "escape.yaml"
     path.write_text(HEAD + f"      - {json.dumps(step)}\n")
 

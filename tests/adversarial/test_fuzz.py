@@ -95,7 +95,7 @@ def _only_the_frame(tree: Expr) -> None:
 @pytest.mark.long
 @QUICK
 @given(TEXTS)
-def test_any_text_gives_known_words_or_faults(text):
+def test_any_text_gives_known_expressions_or_faults(text):
     for tree in _read(text):
         _only_known_words(tree)
 

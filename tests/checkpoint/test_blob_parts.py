@@ -48,7 +48,7 @@ def test_parts_are_joined_to_what_they_were(name):
     assert unflatten(name, links(flatten_value(name, value))) == value
 
 
-def test_an_object_comes_back_as_its_state():
+def test_object_is_loaded_as_its_state():
     state = ObjectState("lib.Model", {"w": 1})
 
     assert unflatten("m", links(flatten_value("m", state))) == state
@@ -75,7 +75,7 @@ def test_single_values_are_left_as_they_are():
         (None, "RuntimeError: no state yet"),
     ],
 )
-def test_what_cannot_be_saved_is_told_by_name_and_place(state, part):
+def test_unsavable_value_is_reported_by_name_and_path(state, part):
     with pytest.raises(TaskFailedError) as caught:
         flatten_values({"net": capture_object("net", Broken(state))})
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_saved_is_told_by_name_and_place(state, part):
 
 
 @pytest.mark.parametrize("form", ["{", "[]", '{"tree":{"dict":[["a","value"]]}}', "{}"])
-def test_a_structure_of_someone_elses_is_refused(form):
+def test_foreign_structure_is_refused(form):
     with pytest.raises(ValueError, match=r"structure|line 1|Expecting"):
         unflatten("net", {"net/:structure": form})
 

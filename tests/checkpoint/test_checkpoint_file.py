@@ -40,7 +40,7 @@ def code_of(action, *args, **kwargs) -> str:
     return fault.code
 
 
-def test_everything_a_blob_can_hold_comes_back_exactly(tmp_path):
+def test_everything_a_blob_can_hold_round_trips_exactly(tmp_path):
     stored = write(tmp_path, VALUES)
 
     back = read(tmp_path, tuple(VALUES), digest=stored.digest)
@@ -50,7 +50,7 @@ def test_everything_a_blob_can_hold_comes_back_exactly(tmp_path):
         assert_same(value, back[name])
 
 
-def test_arrays_come_back_in_boundary_form(tmp_path):
+def test_loaded_arrays_have_boundary_form(tmp_path):
     turned = np.asfortranarray(np.arange(12.0).reshape(3, 4))[:, ::2]
     stored = write(tmp_path, VALUES | {"turned": turned})
 
@@ -215,7 +215,7 @@ def test_short_writes_are_continued(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("call", ["open", "pwrite", "ftruncate", "fsync", "close"])
-def test_what_the_disk_refuses_is_told_and_fsync_is_asked_once(tmp_path, monkeypatch, call, code):
+def test_disk_errors_are_raised_and_fsync_is_not_retried(tmp_path, monkeypatch, call, code):
     calls = []
 
     def refuse(*args, **_):
@@ -234,7 +234,7 @@ def test_what_the_disk_refuses_is_told_and_fsync_is_asked_once(tmp_path, monkeyp
     assert call != "fsync" or len(calls) == 1
 
 
-def test_a_full_disk_says_how_much_is_needed_and_free(tmp_path, monkeypatch):
+def test_full_disk_reports_needed_and_free_bytes(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -259,7 +259,7 @@ def test_row_51_a_plain_hdf5_file_is_no_checkpoint(tmp_path):
     assert code_of(read, tmp_path) == "E301"
 
 
-def test_row_52_truncation_and_padding_are_told(tmp_path):
+def test_row_52_truncation_and_padding_are_detected(tmp_path):
     stored = write(tmp_path)
     path = tmp_path / "n.h5"
     data = path.read_bytes()
@@ -291,7 +291,7 @@ def test_row_53_any_changed_byte_is_found_by_header_or_manifest(tmp_path, monkey
         assert code_of(inspect_state, str(path)) in {"E301", "E303"}
 
 
-def test_row_53_a_whole_file_that_the_manifest_does_not_know_is_refused(tmp_path):
+def test_row_53_file_unknown_to_the_manifest_is_refused(tmp_path):
     stored = write(tmp_path)
     (tmp_path / "n.h5").unlink()
     write(tmp_path, {"w": np.zeros(6), "k": 5})
@@ -392,7 +392,7 @@ def test_the_file_can_be_read_by_others_but_not_written(tmp_path):
     assert stat.S_IMODE((tmp_path / "n.h5").stat().st_mode) == 0o644
 
 
-def test_inspection_tells_names_kinds_shapes_and_statistics(tmp_path):
+def test_inspection_returns_names_kinds_shapes_and_statistics(tmp_path):
     values = {"w": np.array([[1.0, np.nan], [4.0, -2.0]]), "k": 4, "t": "ab", "z": 1j}
     stored = write(tmp_path, values)
 

@@ -30,7 +30,7 @@ def test_the_slowest_node_is_named_and_its_time_is_that_of_the_epoch():
     )
 
 
-def test_of_equally_slow_nodes_the_first_is_named():
+def test_first_of_equally_slow_nodes_is_named():
     assert build_times("load", 1, [stored("b", 1, 0.5), stored("a", 1, 0.5)]).slowest == "b"
 
 
@@ -39,7 +39,7 @@ def test_no_time_has_no_speed_and_no_file_no_slowest_node():
     assert build_times("save", 0, []) == CheckpointTimes("save", 0, 0, 0.0, 0.0, "", ())
 
 
-def test_what_was_written_is_told_of_each_node_and_of_all():
+def test_written_bytes_are_reported_per_node_and_in_total():
     files = [
         StoredFile("a", "a.h5", 3_000, DIGEST, 0.5, written_bytes=1_000),
         StoredFile("b", "b.h5", 2_000, DIGEST, 0.5, written_bytes=2_000),

@@ -20,7 +20,7 @@ def test_it_names_every_key_dataset_and_codec():
     assert all(codec in text for codec in CODECS)
 
 
-def test_its_numbers_are_those_of_the_code():
+def test_format_description_has_the_numbers_of_the_code():
     text = describe_format()
 
     assert f"format {userblock.FORMAT}" in text

@@ -13,11 +13,11 @@ def test_the_time_that_writing_took_is_not_part_of_a_file():
     assert replace(FILE, seconds=2.0) == FILE
 
 
-def test_what_a_node_reports_can_cross_processes():
+def test_reports_of_nodes_can_be_encoded():
     assert pickle.loads(pickle.dumps(FILE)) == FILE
 
 
-def test_a_manifest_has_a_state_of_its_own():
+def test_manifests_do_not_share_runner_state():
     first, second = (Manifest(0, "r", 0, (), "") for _ in range(2))
 
     assert first.runner is not second.runner

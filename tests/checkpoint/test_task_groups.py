@@ -43,7 +43,7 @@ def test_each_checkpointed_node_begins_to_save_its_state():
     assert (step.file, step.names, step.run_id) == ("a.h5", ("k", "w"), "run-1")
 
 
-def test_each_task_gives_out_what_stands_for_the_state_it_holds():
+def test_each_save_task_outputs_a_ticket():
     group = save_group(JOB, "run-1")
 
     assert [[output.name for output in task.outputs] for task in group.tasks] == [["ticket"]] * 2
@@ -83,7 +83,7 @@ def test_files_of_other_nodes_stay_unread():
     assert [task.node for task in group.tasks] == ["a", "b"]
 
 
-def test_what_was_read_is_given_out_with_its_facts():
+def test_load_task_outputs_facts_of_the_file():
     group = load_group(JOB, manifest("a", "b"), "d")
 
     assert [[output.name for output in task.outputs] for task in group.tasks] == [["file"]] * 2

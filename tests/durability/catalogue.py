@@ -87,7 +87,7 @@ ROWS: dict[int, Row] = {
         "code, versions, data changed",
         (
             *_of(_CLI, "row_30_another_callable_is_refused"),
-            *_of(_START, "row_30_other_numerics_are_told_and_refused_only_when_strict"),
+            *_of(_START, "row_30_other_numerics_warn_and_are_refused_only_when_strict"),
             *_of(
                 "runner/identity/test_data_fingerprints",
                 "a_touched_file_is_the_same_and_another_is_drift",
@@ -105,7 +105,7 @@ ROWS: dict[int, Row] = {
         "two runners",
         _of(
             "runner/rundir/test_lock",
-            "row_35_a_second_runner_is_refused_and_told_who_holds_the_run",
+            "row_35_second_runner_is_refused_with_the_name_of_the_holder",
         ),
     ),
     36: Row(
@@ -191,7 +191,7 @@ ROWS: dict[int, Row] = {
     52: Row(
         "truncated",
         (
-            *_of(_FILE, "row_52_truncation_and_padding_are_told"),
+            *_of(_FILE, "row_52_truncation_and_padding_are_detected"),
             *_of("durability/test_damage", "row_52_every_length_of_every_file"),
         ),
     ),
@@ -299,7 +299,7 @@ ROWS: dict[int, Row] = {
             *_of("cli/test_supervisor", "a_task_is_overdue_some_time_after_its_end"),
             *_of(
                 "session/processes/test_group_run",
-                "a_node_that_says_nothing_after_the_limit_of_its_task_is_ended",
+                "silent_node_is_killed_after_the_limit_of_its_task",
             ),
         ),
         "a thread cannot be killed: the process ends, without another save",
@@ -309,7 +309,7 @@ ROWS: dict[int, Row] = {
         (
             *_of(
                 "runner/preflight/test_memory",
-                "row_23_state_larger_than_memory_is_told_in_bytes_before_it_is_made",
+                "row_23_state_larger_than_memory_is_a_fault_with_its_size",
             ),
             *_of(
                 _ENDS,
@@ -401,7 +401,7 @@ ROWS: dict[int, Row] = {
             *_of(
                 "durability/test_cuts",
                 "row_81_no_real_power_cut_loses_what_was_saved",
-                "a_cut_is_one",
+                "power_cut_loses_unsynced_data",
             ),
         ),
         "the real ones where a file system may be mounted and shut down; 'make prove' tells",
@@ -412,11 +412,11 @@ ROWS: dict[int, Row] = {
             *_of(
                 "runner/test_invocation",
                 "row_82_the_first_signal_lets_the_epoch_end_and_saves_it",
-                "row_82_the_second_signal_drops_the_epoch_at_once",
+                "row_82_second_signal_drops_the_epoch_immediately",
             ),
             *_of(
                 "runner/test_stop_requests",
-                "a_storm_of_signals_ends_in_one_request",
+                "many_signals_make_one_request",
                 "row_82_a_signal_before_the_loop_ends_the_process_in_good_order",
             ),
             *_of(_ENDS, "row_82_a_signal_is_one_request_to_whomever_it_is_sent"),
@@ -436,8 +436,8 @@ ROWS: dict[int, Row] = {
             ),
             *_of(
                 "session/processes/test_group_run",
-                "a_lost_node_matters_more_than_what_came_of_its_loss",
-                "a_node_that_does_not_say_anything_any_more_is_killed",
+                "lost_node_error_takes_precedence_over_its_consequences",
+                "unresponsive_node_is_killed",
             ),
         ),
         "all nodes are processes of one machine: there is no network that could be cut, and the "
@@ -445,6 +445,6 @@ ROWS: dict[int, Row] = {
     ),
     85: Row(
         "pid reuse",
-        _of("runner/rundir/test_lock", "nonsense_in_the_lock_file_is_only_nonsense"),
+        _of("runner/rundir/test_lock", "invalid_lock_file_content_is_ignored"),
     ),
 }

@@ -93,7 +93,9 @@ SCENARIOS: dict[str, Scenario] = {
     "saved at the boundary": Scenario(PLAIN, "{every: 1ep, async: false, keep: {last: 2}}"),
     "saved beside the run": Scenario(PLAIN, "{every: 1ep, async: true, keep: {last: 2}}"),
     "files used again": Scenario(LARGE, "{every: 1ep, async: true, keep: {last: 2}}", on_disk=True),
-    "compressed": Scenario(LARGE, "{every: 1ep, compression: deflate, keep: {last: 3}}", retained=3),
+    "compressed": Scenario(
+        LARGE, "{every: 1ep, compression: deflate, keep: {last: 3}}", retained=3
+    ),
     "every second epoch": Scenario(PLAIN, "{every: 2ep, keep: {last: 2}}"),
     "the best are kept": Scenario(
         PLAIN, "{every: 1ep, keep: {last: 2, best: {metric: top, mode: max, n: 1}}}"

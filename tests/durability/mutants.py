@@ -98,7 +98,7 @@ def within_removed_before_the_epoch() -> None:
     def early(self: Committer, request: Any, permit: Any) -> Any:
         root = str(Path(self._store.path(0)).parent)
         midway.remove_mid_epochs(root, midway.list_mid_epochs(root))
-        return whole(self, order, permit)
+        return whole(self, request, permit)
 
     Committer._commit = early
 
@@ -192,7 +192,7 @@ def acknowledged_before_the_rename() -> None:
     def early(self: Committer, request: Any, permit: Any) -> Any:
         run_handler = self._target.handlers[0]
         run_handler.written(request.progress.epoch, self._identity.generation)
-        return whole(self, order, permit)
+        return whole(self, request, permit)
 
     Committer._commit = early
 
@@ -227,7 +227,7 @@ def retention_before_the_commit() -> None:
     def after(self: Committer, request: Any, permit: Any) -> Any:
         epochs = {*self._store.epochs(), request.progress.epoch}
         self._store.remove(commit.epochs_to_delete(self._job.checkpoint, epochs, {}))
-        return whole(self, order, permit)
+        return whole(self, request, permit)
 
     Committer._commit = after
 

@@ -23,7 +23,7 @@ def test_every_row_is_there():
 
 
 @each_case("number", ROWS)
-def test_its_tests_exist(number):
+def test_tests_of_the_catalogue_exist(number):
     missing = [
         test
         for test in ROWS[number].tests
@@ -32,7 +32,7 @@ def test_its_tests_exist(number):
     assert missing == []
 
 
-def test_a_row_without_a_test_says_why():
+def test_row_without_a_test_has_a_reason():
     assert [number for number, row in ROWS.items() if not (row.tests or row.partly)] == []
 
 

@@ -103,7 +103,7 @@ class Killing:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_kill_at_any_call_of_a_command_leaves_its_run_as_good_as_it_was(lab, tmp_path, name):
+def test_kill_at_any_call_of_a_command_leaves_its_run_intact(lab, tmp_path, name):
     """A kill before each call that finds another state on the disk than the call before it."""
     killing = Killing(lab, tmp_path, name)
 

@@ -23,7 +23,7 @@ def test_row_81_no_real_power_cut_loses_what_was_saved(kind, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", FILE_SYSTEMS, ids=lambda kind: kind.name)
-def test_a_cut_is_one(kind, tmp_path):
+def test_power_cut_loses_unsynced_data(kind, tmp_path):
     """What nobody synced is gone after it, what was synced is there."""
     if not obstacle(kind, tmp_path):
         contents = contents_after_a_cut(kind, tmp_path)
@@ -32,7 +32,7 @@ def test_a_cut_is_one(kind, tmp_path):
         assert contents.get("not synced", b"") == b""
 
 
-def test_a_line_promises_nothing_before_its_end_is_written():
+def test_torn_journal_line_acknowledges_nothing():
     """A file system that is shut down in the middle of a write takes a part of it."""
     promises = Promises(NOTHING, 2)
     line = b'{"event": "CheckpointCommitted", "epoch": 3}\n'

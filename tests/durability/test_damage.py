@@ -34,7 +34,7 @@ def test_row_52_some_lengths(epoch):
     assert change_lengths(epoch, stride=101).missed == []
 
 
-def test_what_was_put_back_is_whole_again(epoch):
+def test_restored_epoch_is_whole_again(epoch):
     change_bytes(epoch, stride=997)
     change_lengths(epoch, stride=997)
 

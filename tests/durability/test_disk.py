@@ -50,7 +50,7 @@ def scripted(request, tmp_path):
     return Scripted(tmp_path, request.param)
 
 
-def test_what_was_there_and_is_not_touched_is_in_every_state(scripted):
+def test_untouched_files_are_in_every_crash_state(scripted):
     scripted.do("created", "new")
 
     assert all(state["old"] == b"old" for state in scripted.states())
@@ -81,7 +81,7 @@ def test_a_name_that_is_not_synced_may_be_lost_though_the_bytes_are(scripted):
     assert {"new" in state for state in scripted.states()} == {True, False}
 
 
-def test_a_rename_is_one_act(scripted):
+def test_rename_is_atomic(scripted):
     scripted.do("created", "new")
     scripted.do("synced", "")
     scripted.do("renamed", "new", "old")
@@ -90,7 +90,7 @@ def test_a_rename_is_one_act(scripted):
         assert state in ({"old": b"old", "new": b""}, {"old": b""})
 
 
-def test_only_with_order_does_a_later_name_tell_of_an_earlier_one(scripted):
+def test_only_the_ordered_model_keeps_earlier_names(scripted):
     scripted.do("created", "a")
     scripted.do("created", "b")
 
@@ -114,7 +114,7 @@ def test_sectors_are_lost_one_by_one(tmp_path):
     assert len(mixed) > 4
 
 
-def test_a_state_is_written_as_it_is_said_to_be(tmp_path):
+def test_state_is_written_as_described(tmp_path):
     root, target = tmp_path / "root", tmp_path / "state"
     root.mkdir()
     scripted = Scripted(root)

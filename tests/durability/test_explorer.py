@@ -81,7 +81,7 @@ def test_row_81_no_power_cut_loses_what_was_saved(bench, name):
 
 
 @pytest.mark.long
-def test_what_a_killed_process_renamed_is_synced_before_it_is_promised(bench):
+def test_epoch_renamed_by_a_killed_process_is_synced_before_its_acknowledgement(bench):
     """The kill came between a rename and the sync of its directory; then the power is cut."""
     recording = bench.recording("killed after a rename")
     promised = next(
@@ -113,11 +113,11 @@ def test_the_names_of_all_new_directories_are_synced(bench):
 
 
 @pytest.mark.long
-def test_whatever_a_run_changes_is_recorded(bench):
+def test_all_changes_of_a_run_are_recorded(bench):
     assert differences(bench.recording("recycling")) == []
 
 
-def test_what_mutants_replace_exists():
+def test_functions_replaced_by_mutants_exist():
     """A mutant that sets a name which nothing has shows nothing when it is not caught."""
     tree = ast.parse(inspect.getsource(mutants))
     missing = [

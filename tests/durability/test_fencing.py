@@ -210,9 +210,7 @@ def test_a_node_cut_off_while_its_file_is_collected_adds_nothing_to_an_epoch(
 
 @pytest.mark.long
 @pytest.mark.parametrize("token", ["that of its save", "that of the new one"])
-def test_what_a_node_that_was_replaced_has_written_is_refused_if_it_does_arrive(
-    apart, cut_off, monkeypatch, token
-):
+def test_late_file_of_a_replaced_node_is_refused(apart, cut_off, monkeypatch, token):
     store, _, late = cut_off
     link = apart.session._workers["b"]
     assert (late.incarnation, link.incarnation) == (2, 3)

@@ -232,7 +232,7 @@ def machine(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_many_orders_of_what_may_happen_to_a_run(machine):
+def test_many_event_orders_keep_the_promises_of_a_run(machine):
     run_state_machine_as_test(
         machine, settings=settings(SETTINGS, max_examples=examples(7), stateful_step_count=12)
     )

@@ -35,7 +35,7 @@ def test_the_epoch_and_what_drifted_are_found_and_nothing_is_changed(walk):
     assert seen(walk) == before
 
 
-def test_where_nothing_was_saved_nothing_has_drifted(walk):
+def test_run_without_saves_has_no_drift(walk):
     run = walk.run.write(epoch=-1)
     (run.path / "committed.jsonl").unlink()
     (run.path / "checkpoints").rename(run.path / "elsewhere")

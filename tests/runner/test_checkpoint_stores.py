@@ -28,7 +28,7 @@ def with_policy(**policy):
     return replace(JOB, checkpoint=CheckpointPolicy(nodes=("n",), **policy))
 
 
-def test_checkpoints_are_inside_the_run_unless_the_spec_says_where(run, tmp_path):
+def test_checkpoints_are_inside_the_run_by_default(run, tmp_path):
     assert open_store(run, JOB, tmp_path).path(1) == str(run.path / "checkpoints" / "epoch-000001")
     elsewhere = open_store(run, with_policy(directory="ck"), tmp_path)
 
@@ -49,7 +49,7 @@ def test_without_an_upload_nothing_is_copied(run, tmp_path):
     assert open_upload(run, JOB, tmp_path) is None
 
 
-def test_in_an_object_store_a_run_has_a_place_of_its_own_too(run, tmp_path):
+def test_run_has_its_own_prefix_in_an_object_store(run, tmp_path):
     upload = open_upload(run, with_policy(upload=UploadPolicy("s3://b/up")), tmp_path)
 
     assert isinstance(upload, ObjectUpload)
@@ -57,7 +57,7 @@ def test_in_an_object_store_a_run_has_a_place_of_its_own_too(run, tmp_path):
     assert not upload.is_over()
 
 
-def test_nodes_write_where_the_epochs_are_or_on_their_own_machines(run, tmp_path):
+def test_nodes_write_to_the_store_or_to_node_dir(run, tmp_path):
     store = open_store(run, JOB, tmp_path)
 
     assert node_files(with_policy(), store, run).epochs_dir == str(run.path / "checkpoints")

@@ -60,7 +60,7 @@ def test_the_spec_that_it_was_saved_with_is_right(walk):
     _check(walk)
 
 
-def test_what_differs_is_told_with_the_place_that_makes_it(walk):
+def test_type_difference_names_the_position_in_the_spec(walk):
     walk.spec.write_text(walk.spec.read_text().replace("12", "13"))
 
     with pytest.raises(CheckpointError) as caught:
@@ -82,7 +82,7 @@ def test_what_differs_is_told_with_the_place_that_makes_it(walk):
         ("w = zeros(12, dtype=float32)", "float32 12"),
     ],
 )
-def test_another_dtype_or_number_of_axes_is_told(walk, new, words):
+def test_another_dtype_or_number_of_axes_is_refused(walk, new, words):
     walk.spec.write_text(walk.spec.read_text().replace("size=12) * X", "size=12)"))
     if "ones" in new:
         walk.spec.write_text(walk.spec.read_text().replace("size=12)", "size=(3, 4))"))
@@ -98,7 +98,7 @@ def test_a_number_in_the_place_of_another_kind_is_left_to_the_run(walk):
     _check(walk, '"k = 0"', '"k = int64(0)"')
 
 
-def test_a_fork_with_another_shape_is_refused_and_the_parent_is_as_it_was(folder):
+def test_fork_with_another_shape_is_refused_and_the_parent_unchanged(folder):
     parent = only_run(folder / "runs")
     before = blobs(epochs(parent)[3])
 
@@ -110,7 +110,7 @@ def test_a_fork_with_another_shape_is_refused_and_the_parent_is_as_it_was(folder
     assert blobs(epochs(parent)[3]) == before
 
 
-def test_what_grows_from_epoch_to_epoch_is_no_difference(folder):
+def test_shape_that_grows_each_epoch_is_no_difference(folder):
     done = jobrun("fork", "typed@2", "--set", "params.n=4", cwd=folder)
 
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ def time_left_with(answer="", **environment):
     return time_left(AUTO, environment, NOW, ask=(lambda command: answer) if answer else silent)
 
 
-def test_without_a_batch_system_there_is_none():
+def test_no_deadline_without_a_batch_system():
     assert time_left_with() is None
 
 
@@ -72,13 +72,13 @@ def test_a_time_of_the_spec_is_local_where_it_names_no_zone():
         ({"JOB_ID": "7"}, "", None),
     ],
 )
-def test_commands_are_asked_where_no_variable_tells(environment, answer, seconds):
+def test_batch_commands_are_run_without_a_variable(environment, answer, seconds):
     remaining = time_left_with(answer, **environment)
 
     assert (remaining and remaining.seconds) == seconds
 
 
-def test_a_command_that_is_not_there_or_fails_tells_nothing(tmp_path, monkeypatch):
+def test_missing_or_failing_command_gives_no_deadline(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert time_left(AUTO, {"SLURM_JOB_ID": "7"}, NOW) is None
     program = tmp_path / "squeue"
@@ -112,7 +112,7 @@ def test_a_wall_time_is_what_is_left_of_it():
     assert time_left_with(PBS_WALLTIME="60", PBS_JOBID="not ours") == TimeLeft(60, "PBS_WALLTIME")
 
 
-def test_what_is_no_time_is_refused_before_anything_is_made():
+def test_invalid_deadline_is_refused_before_the_run_is_created():
     with pytest.raises(UsageError, match="'soon'") as raised:
         require_valid_deadline(AUTO, {"JOBRUN_DEADLINE": "soon"})
 

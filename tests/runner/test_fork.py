@@ -47,7 +47,7 @@ def test_a_fork_ends_with_the_bits_of_its_parent_when_nothing_is_changed(walk):
     assert walk.artifacts() == before
 
 
-def test_lineage_is_recorded_and_told(walk):
+def test_lineage_is_recorded_and_noted(walk):
     parent, _ = forked(walk, epoch=2)
 
     record = walk.run.record.parent
@@ -61,13 +61,13 @@ def test_lineage_is_recorded_and_told(walk):
     assert open_run(parent.path).record == parent.record
 
 
-def test_another_spec_may_go_on_from_there(walk):
+def test_fork_can_continue_with_another_spec(walk):
     forked(walk, epoch=4, edits=[("epochs: 4", "epochs: 6"), ("X * 0", "X * 1")])
 
     assert walk.store.epochs() == (4, 5, 6)
 
 
-def test_a_fork_that_would_stop_at_once_is_refused_and_leaves_no_run(walk):
+def test_fork_that_would_stop_immediately_is_refused_and_leaves_no_run(walk):
     parent = walk.run
 
     with pytest.raises(UsageError, match=r"no epoch: after epoch 4.*--epochs"):
@@ -96,7 +96,7 @@ def test_a_pattern_that_means_nothing_is_refused_before_a_run_is_made(walk):
     assert len(walk.runs) == 1
 
 
-def test_state_that_the_parent_lacks_is_named_with_the_way_out(walk):
+def test_state_missing_in_the_parent_is_named_with_a_mend(walk):
     with pytest.raises(UsageError, match=r"has no a\.more") as raised:
         forked(walk, edits=[('"loss = inf"', '"loss = inf", "more = 1"')])
 
@@ -110,7 +110,7 @@ def test_an_epoch_that_is_not_there_is_refused(walk):
 
 
 @pytest.mark.parametrize("blobs", [(), ("w",)])
-def test_a_fork_killed_before_its_first_save_does_it_again(walk, blobs):
+def test_fork_killed_before_its_first_save_restarts(walk, blobs):
     expected = walk.state(4)["a.w"] if not blobs else None
     forked(walk, epoch=2, blobs=blobs)
     once = {epoch: walk.state(epoch) for epoch in walk.store.epochs()}
@@ -127,7 +127,7 @@ def test_a_fork_killed_before_its_first_save_does_it_again(walk, blobs):
     assert expected is None or walk.state(4)["a.w"] == expected
 
 
-def test_a_parent_that_is_gone_is_told(walk):
+def test_missing_parent_is_an_error(walk):
     parent, _ = forked(walk, epoch=2)
     run = walk.run
     run.write(status="running", epoch=-1, exit_code=None)
@@ -139,12 +139,12 @@ def test_a_parent_that_is_gone_is_told(walk):
         resume_run(open_run(run.path), walk.options())
 
 
-def test_a_run_without_checkpoints_cannot_begin_so(walk):
+def test_run_without_checkpoints_cannot_be_a_fork(walk):
     with pytest.raises(CheckpointError, match="has to keep checkpoints"):
         forked(walk, edits=[("stop:", "checkpoint: none\nstop:")])
 
 
-def test_a_parent_that_has_saved_nothing_is_told(walk):
+def test_parent_without_saves_is_an_error(walk):
     run = walk.run.write(epoch=-1)
     (run.path / "committed.jsonl").unlink()
     (run.path / "checkpoints").rename(run.path / "elsewhere")
@@ -153,7 +153,7 @@ def test_a_parent_that_has_saved_nothing_is_told(walk):
         forked(walk)
 
 
-def test_what_the_parent_ran_is_run_without_a_spec(walk):
+def test_fork_without_a_spec_runs_the_parents_job(walk):
     result = fork_run(Fork(walk.run, 2), None, RunOptions(run_dir=walk.run_dir))
 
     record = json.loads((walk.run.path / "run.json").read_text())

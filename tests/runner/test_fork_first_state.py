@@ -43,7 +43,7 @@ def test_each_pattern_must_mean_something(walk):
     assert "loss" in raised.value.faults[0].mend
 
 
-def test_what_is_missing_is_named(walk):
+def test_missing_blobs_are_named(walk):
     require_full_state(walk.load()[1], THERE, "it")
     with pytest.raises(UsageError, match=r"it has no a\.k, b\.v,"):
         require_full_state(walk.load()[1], {"a": ("loss", "w")}, "it")
@@ -53,6 +53,6 @@ def test_the_names_in_an_epoch_are_those_of_the_state(walk):
     assert read_stored_names(walk.store, 1) == THERE
 
 
-def test_lineage_reads_well():
+def test_lineage_is_described():
     assert describe_parent({"run": "r/x", "epoch": 3, "blobs": []}) == "r/x, epoch 3"
     assert describe_parent({"run": "r/x", "epoch": 3, "blobs": ["w*"]}) == "r/x, epoch 3 (blobs w*)"

@@ -48,7 +48,7 @@ def walk(tmp_path):
 
 
 @pytest.mark.parametrize("point", thinned(FORWARD, 6))
-def test_row_80_killed_at_any_point_the_run_goes_on_as_if_unbroken(walk, unbroken, point):
+def test_row_80_run_killed_at_any_point_resumes_to_the_same_result(walk, unbroken, point):
     assert walk.process("auto", crash=point).returncode == -signal.SIGKILL
 
     assert walk.policy("auto").exit_code == 0
@@ -137,7 +137,7 @@ def test_row_80_killed_again_and_again_it_still_ends_the_same(walk, unbroken):
 
 
 @pytest.mark.parametrize("point", sorted(RECOVERING))
-def test_killed_while_going_back_the_step_is_finished_by_the_next_resume(tmp_path, point):
+def test_rewind_interrupted_by_a_kill_is_completed_by_the_next_resume(tmp_path, point):
     whole, walk = WalkJob(tmp_path / "whole"), WalkJob(tmp_path / "part")
     whole.start()
     walk.start()
@@ -153,7 +153,7 @@ def test_killed_while_going_back_the_step_is_finished_by_the_next_resume(tmp_pat
     assert walk.outcome() == whole.outcome()
 
 
-def test_a_lost_acknowledgement_never_is_after_any_kill(walk):
+def test_acknowledged_epoch_exists_after_any_kill(walk):
     """What the process said it had saved is there, whoever else may have crashed since."""
     for count in (1, 2, 1):
         process = walk.process("auto", crash=f"runner.acknowledged:{count}")
@@ -240,7 +240,7 @@ def test_row_82_the_first_signal_lets_the_epoch_end_and_saves_it(
     assert signalling.outcome() == silent.outcome()
 
 
-def test_row_82_the_second_signal_drops_the_epoch_at_once(signalling, silent):
+def test_row_82_second_signal_drops_the_epoch_immediately(signalling, silent):
     result = start(signalling, "params.times=2", "params.stay=true", grace_s=1000)
 
     assert (result.exit_code, result.epoch) == (75, 1)
@@ -328,7 +328,7 @@ def test_row_44_a_disk_that_fails_to_sync_loses_nothing_that_was_promised(
     assert walk.outcome() == unbroken.outcome()
 
 
-def test_an_end_that_cannot_be_written_down_is_not_hidden(walk, monkeypatch):
+def test_failure_to_record_the_end_is_raised(walk, monkeypatch):
     write = record.write_file
 
     def refuse(path, data, **options):
@@ -357,7 +357,7 @@ def test_a_defect_is_written_down_too(walk, monkeypatch):
     assert "a defect" in walk.run.record.reason
 
 
-def test_checkpoints_may_live_elsewhere_each_run_under_its_own_name(tmp_path):
+def test_checkpoints_in_another_directory_are_kept_by_run_name(tmp_path):
     walk = WalkJob(tmp_path, ("stop:", "checkpoint: {dir: ckpt}\nstop:"))
     walk.start(max_epochs=1)
     walk.policy("never", max_epochs=1)
@@ -411,7 +411,7 @@ def die():
 
 
 @pytest.mark.long
-def test_killed_while_the_epoch_before_is_being_saved_it_goes_on_from_what_it_promised(tmp_path):
+def test_kill_during_a_save_resumes_from_the_acknowledged_epoch(tmp_path):
     whole = WalkJob(tmp_path / "whole", *DYING)
     walk = WalkJob(tmp_path / "part", *DYING, ("default: false", "default: true"))
     for job in (whole, walk):
@@ -427,7 +427,7 @@ def test_killed_while_the_epoch_before_is_being_saved_it_goes_on_from_what_it_pr
 
 
 @pytest.mark.long
-def test_saved_beside_the_run_or_not_the_bits_are_the_same(tmp_path):
+def test_background_and_blocking_saves_give_the_same_bits(tmp_path):
     walks = [
         WalkJob(
             tmp_path / is_asynchronous,

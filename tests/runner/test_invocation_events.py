@@ -27,7 +27,7 @@ def test_a_terminal_that_goes_away_ends_the_display_and_not_the_run(tmp_path):
     assert '"two"' in written
 
 
-def test_warnings_are_told_with_their_mend():
+def test_warnings_include_their_mend():
     events = []
 
     report_warnings((Fault("W180", "prog is not on PATH", "install it"),), events.append)

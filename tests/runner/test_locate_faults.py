@@ -55,5 +55,5 @@ def test_fault_of_a_part_of_a_container_has_the_place_of_the_container(job):
         EnvironmentFaultError.of("E222", "the system refuses 'k'"),
     ],
 )
-def test_fault_of_no_blob_that_the_job_makes_stays_as_it_is(job, error):
+def test_fault_of_an_unknown_blob_is_unchanged(job, error):
     assert locate_faults(error, job).faults == error.faults

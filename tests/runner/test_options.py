@@ -30,7 +30,7 @@ def test_options_and_results_cannot_be_changed():
         RunResult(0, "/runs/j/x", 3, "").exit_code = 1
 
 
-def test_nodes_are_told_in_whose_place_they_are():
+def test_node_map_is_parsed():
     node_options = ("t_1=t_0", "t_3=t_0", "t_1=t_0")
 
     assert parse_node_map(NODES, node_options) == {"t_1": "t_0", "t_3": "t_0"}
@@ -48,7 +48,7 @@ def test_nodes_are_told_in_whose_place_they_are():
         (["t_1=t_0", "t_0=t_1"], "is itself in the place of", "leave one of them out"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(node_options, why, mend):
+def test_contradictory_node_map_is_refused(node_options, why, mend):
     with pytest.raises(UsageError) as caught:
         parse_node_map(NODES, node_options)
     fault = caught.value.faults[0]

@@ -74,14 +74,14 @@ def test_a_name_with_its_node_is_loaded_into_that_one(session, store):
     assert set(blobs(session, "a", "b")) == {"a.readers/train", "b.w"}
 
 
-def test_what_no_file_holds_is_not_found_and_makes_nothing(session, store):
+def test_names_in_no_file_load_nothing(session, store):
     loaded = load_blobs_from_checkpoints(session, store, 2, ["no", "v", "c.w", "b.k"])
 
     assert loaded == {"no": (), "v": ("b",), "c.w": (), "b.k": ()}
     assert set(blobs(session, "a", "b", "c")) == {"b.v"}
 
 
-def test_nothing_asked_for_is_nothing_loaded(session, store):
+def test_loading_no_names_returns_nothing(session, store):
     assert load_blobs_from_checkpoints(session, store, 2, []) == {}
 
 
@@ -119,14 +119,14 @@ def test_when_one_file_is_damaged_no_node_is_changed(session, store, change):
     assert load_blobs_from_checkpoints(session, store, 2, ["a.w"]) == {"a.w": ("a",)}
 
 
-def test_an_epoch_that_is_not_there_is_told(session, store):
+def test_missing_epoch_is_an_error(session, store):
     with pytest.raises(CheckpointError) as caught:
         load_blobs_from_checkpoints(session, store, 3, ["w"])
 
     assert caught.value.faults[0].code == "E310"
 
 
-def test_a_session_without_the_node_is_told_before_anything_is_read(tmp_path, store):
+def test_missing_node_in_the_session_is_an_error_before_reading(tmp_path, store):
     session = session_of(tmp_path, "a")
     with pytest.raises(CheckpointError, match="no node 'b'"):
         load_blobs_from_checkpoints(session, store, 2, ["w"])
@@ -136,7 +136,7 @@ def test_a_session_without_the_node_is_told_before_anything_is_read(tmp_path, st
     session.close()
 
 
-def test_it_is_told_how_long_each_node_took(session, store):
+def test_times_are_reported_by_node(session, store):
     events = []
 
     load_blobs_from_checkpoints(session, store, 2, ["w"], events.append)

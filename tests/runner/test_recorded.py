@@ -107,7 +107,7 @@ def test_the_unchanged_spec_continues_a_run_whose_record_was_edited(run, capsys)
     assert max(epochs(run)) == 6
 
 
-def test_another_spec_beside_an_edited_record_is_drift(run, capsys):
+def test_another_spec_with_an_edited_record_is_drift(run, capsys):
     _edit(run)
     (run.parents[2] / "add.yaml").write_text(SPEC.replace("x + by", "x - by"))
 
@@ -118,9 +118,7 @@ def test_another_spec_beside_an_edited_record_is_drift(run, capsys):
     assert invoke(["resume", "--spec", "add.yaml", "--accept-drift", "spec", "-q"]) == 0
 
 
-def test_a_changed_file_beside_an_unchanged_record_is_told_with_the_command_that_uses_it(
-    run, capsys
-):
+def test_changed_spec_file_warns_with_the_command_that_uses_it(run, capsys):
     (run.parents[2] / "add.yaml").write_text(SPEC.replace("1.5", "2.5"))
     line = (
         "add.yaml has changed since this run started; continuing with the recorded spec "
@@ -135,7 +133,7 @@ def test_a_changed_file_beside_an_unchanged_record_is_told_with_the_command_that
     assert line in capsys.readouterr().err
 
 
-def test_nothing_is_told_where_the_file_is_as_it_was(run, capsys):
+def test_unchanged_spec_file_gives_no_warning(run, capsys):
     assert invoke(["resume"]) == 0
     assert "has changed" not in capsys.readouterr().err
 

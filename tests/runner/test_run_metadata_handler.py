@@ -55,7 +55,7 @@ class TestRunMetadata(MetadataContract):
         handler.written(epoch, 0)
 
 
-def test_what_was_written_is_promised_in_the_journal(bench):
+def test_written_epoch_is_acknowledged_in_the_journal(bench):
     bench.save(0, 1)
 
     assert read_journal(bench.path, RUN_ID).epochs == (0, 1)
@@ -70,7 +70,7 @@ def test_times_go_to_the_listeners(bench):
     assert bench.events == [times]
 
 
-def test_the_reason_says_why_this_epoch(bench):
+def test_choice_of_epoch_has_a_reason(bench):
     assert bench.run_metadata.last_epoch(None) == Chosen(-1, "no epoch has been saved yet")
     bench.save(0, 1, 2)
     assert bench.run_metadata.last_epoch(None) == Chosen(2, "the newest that is saved")
@@ -82,7 +82,7 @@ def test_the_reason_says_why_this_epoch(bench):
     assert not bench.run_metadata.accessible(2)
 
 
-def test_a_damaged_journal_is_put_aside_only_for_a_wanted_epoch(bench):
+def test_damaged_journal_is_set_aside_only_for_a_requested_epoch(bench):
     bench.save(0, 1)
     (bench.path / JOURNAL_NAME).write_bytes(b"odd\nodd\n")
     with pytest.raises(CheckpointError):
@@ -105,14 +105,14 @@ class Saying(Remembering):
         return self.answer
 
 
-def test_without_another_the_runs_own_word_holds(bench):
+def test_without_a_user_handler_the_run_decides(bench):
     bench.save(0, 1)
 
     assert choose_epoch(bench.run_metadata, None, None).epoch == 1
     assert choose_epoch(bench.run_metadata, CheckedHandler(Saying(None)), 0).epoch == 0
 
 
-def test_another_may_choose_an_older_epoch_which_begins_a_new_generation(bench):
+def test_handler_that_chooses_an_older_epoch_begins_a_new_generation(bench):
     bench.save(0, 1, 2)
 
     chosen = choose_epoch(bench.run_metadata, CheckedHandler(Saying(Chosen(1, "2 diverged"))), None)
@@ -122,7 +122,7 @@ def test_another_may_choose_an_older_epoch_which_begins_a_new_generation(bench):
     assert build_choice_note(chosen) == Noted("continuing from epoch 1: Saying says: 2 diverged")
 
 
-def test_another_that_names_the_newest_begins_no_new_generation(bench):
+def test_handler_that_names_the_newest_epoch_begins_no_new_generation(bench):
     bench.save(0, 1)
 
     choose_epoch(bench.run_metadata, CheckedHandler(Saying(Chosen(1, "newest"))), None)
@@ -133,7 +133,7 @@ def test_another_that_names_the_newest_begins_no_new_generation(bench):
     )
 
 
-def test_anothers_word_counts_before_the_users_and_it_is_told_what_the_user_said(bench):
+def test_handler_overrides_the_user_and_receives_the_requested_epoch(bench):
     bench.save(0, 1, 2)
     other = Saying(Chosen(1, "because"))
 
@@ -141,7 +141,7 @@ def test_anothers_word_counts_before_the_users_and_it_is_told_what_the_user_said
     assert other.wanted == 0
 
 
-def test_another_cannot_choose_what_cannot_be_used(bench):
+def test_handler_cannot_choose_an_unusable_epoch(bench):
     bench.save(0, 1)
     bench.damage(1)
     for epoch in (1, 7):
@@ -161,7 +161,7 @@ def test_a_named_epoch_makes_up_for_a_lost_one(bench):
     )
 
 
-def test_a_run_never_begins_anew_on_anothers_word(bench):
+def test_handler_cannot_restart_a_run_from_init(bench):
     begin = CheckedHandler(Saying(Chosen(-1, "anew")))
     assert choose_epoch(bench.run_metadata, begin, None).epoch == -1
     bench.save(0)
@@ -184,7 +184,7 @@ class Broken(Remembering):
 @pytest.mark.parametrize(
     ("method", "arguments"), [("last_epoch", (None,)), ("accessible", (0,)), ("written", (0, 0))]
 )
-def test_a_handler_of_others_that_fails_is_named(method, arguments):
+def test_failing_user_handler_is_named(method, arguments):
     with pytest.raises(EnvironmentFaultError) as caught:
         getattr(CheckedHandler(Broken()), method)(*arguments)
 

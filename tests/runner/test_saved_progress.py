@@ -35,7 +35,7 @@ FULL = Progress(
 )
 
 
-def test_progress_comes_back_from_json():
+def test_progress_round_trips_through_json():
     text = json.dumps(to_json(FULL), allow_nan=False)
 
     back = from_json(json.loads(text))
@@ -78,7 +78,7 @@ def same(a, b):
 
 
 @each_case("value", VALUES)
-def test_a_value_comes_back_bit_for_bit(value):
+def test_value_round_trips_bit_for_bit(value):
     text = json.dumps(encode_json(value, "x"), allow_nan=False)
 
     assert same(decode_json(json.loads(text)), value)
@@ -88,7 +88,7 @@ def test_a_value_comes_back_bit_for_bit(value):
     "value",
     [object(), {"a": memoryview(b"")}, np.array([object()]), np.zeros(LIMIT_BYTES + 1, np.uint8)],
 )
-def test_what_cannot_be_stored_is_refused_by_name(value):
+def test_unstorable_value_is_refused_by_name(value):
     with pytest.raises(TaskFailedError, match="output big is read after") as raised:
         encode_json(value, "output big")
 

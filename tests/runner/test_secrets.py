@@ -87,7 +87,7 @@ def test_a_value_of_the_environment_needs_no_option(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "yaml_text", ["{default: VALUE}", "{type: text, secret: true, default: VALUE}"]
 )
-def test_whatever_form_an_option_has_its_text_is_not_kept(tmp_path, monkeypatch, yaml_text):
+def test_text_of_secret_options_is_never_stored(tmp_path, monkeypatch, yaml_text):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hush.yaml").write_text(SPEC)
     words = ["run", "hush.yaml", "--max-epochs", "1", "-q"]
@@ -114,7 +114,7 @@ def test_an_empty_default_is_no_value_in_a_file(tmp_path, kind):
     assert not load_spec(str(path)).params["password"]
 
 
-def test_what_is_wrong_with_a_value_is_told_without_it(tmp_path):
+def test_error_about_a_secret_does_not_show_it(tmp_path):
     path = tmp_path / "hush.yaml"
     path.write_text(SPEC.replace("type: text, secret", "choices: [a, b], secret"))
     with pytest.raises(SpecError) as caught:

@@ -80,7 +80,7 @@ def test_an_expectation_that_does_not_hold_ends_with_9_also_later(walk):
     assert walk.policy("auto").exit_code == 9
 
 
-def test_a_finished_run_returns_at_once_and_writes_nothing(walk):
+def test_finished_run_returns_immediately_and_writes_nothing(walk):
     walk.start()
     before = sorted((p, p.stat().st_mtime_ns) for p in walk.run.path.rglob("*"))
     walk.events.clear()
@@ -112,7 +112,7 @@ class Chooser:
 
 
 @pytest.mark.parametrize(("named", "ran"), [(2, 2), (4, 0), (None, 0)])
-def test_a_finished_run_goes_on_from_the_epoch_that_a_handler_names(walk, unbroken, named, ran):
+def test_finished_run_continues_from_the_epoch_that_a_handler_names(walk, unbroken, named, ran):
     walk.start()
     walk.events.clear()
 
@@ -124,7 +124,7 @@ def test_a_finished_run_goes_on_from_the_epoch_that_a_handler_names(walk, unbrok
     assert walk.state(4) == unbroken.state(4)
 
 
-def test_a_finished_run_whose_limit_was_raised_goes_on_to_the_total(walk, unbroken, tmp_path):
+def test_finished_run_with_a_raised_limit_continues_to_the_total(walk, unbroken, tmp_path):
     walk.edit(("epochs: 4", "epochs: 2"))
     walk.start()
     walk.edit()
@@ -177,7 +177,7 @@ CONTINUED = {"exit": 1, "net of exit": 1, "expect": 9}
 
 @pytest.mark.parametrize("name", MENDS)
 @pytest.mark.parametrize("stopped", [True, False])
-def test_a_mend_of_what_runs_after_the_last_epoch_is_no_drift(walk, unbroken, name, stopped):
+def test_fixing_groups_after_the_last_epoch_is_no_drift(walk, unbroken, name, stopped):
     walk.edit(MENDS[name])
     limits = {"max_epochs": 2} if stopped else {}
     try:
@@ -204,7 +204,7 @@ def test_a_mend_of_what_runs_after_the_last_epoch_is_no_drift(walk, unbroken, na
         ("{loss: loss}", "{loss: loss, k: k}"),
     ],
 )
-def test_a_finished_run_whose_news_or_metrics_are_mended_has_nothing_left_to_run(walk, edit):
+def test_fixing_notifications_or_metrics_reruns_nothing(walk, edit):
     walk.start()
     walk.edit(edit)
     walk.events.clear()
@@ -213,7 +213,7 @@ def test_a_finished_run_whose_news_or_metrics_are_mended_has_nothing_left_to_run
     assert [group for group, _ in groups(walk)] == ["init"]
 
 
-def test_code_that_only_exit_calls_may_be_mended(walk):
+def test_code_called_only_by_exit_may_be_fixed(walk):
     walk.edit(("      - best =", '      - {call: "report:write", with: {k: k}}\n      - best ='))
     (walk.folder / "report.py").write_text("import helper\ndef write(k):\n    helper.check(k)\n")
     (walk.folder / "helper.py").write_text("def check(k):\n    assert k < 0\n")
@@ -255,7 +255,7 @@ def test_max_epochs_is_of_each_invocation(walk):
     assert walk.resume(max_epochs=2).exit_code == 0
 
 
-def test_epochs_is_a_total_that_belongs_to_the_run_and_ends_it_with_0(walk, unbroken):
+def test_epochs_option_is_a_total_for_the_run_and_ends_with_0(walk, unbroken):
     assert walk.start(epochs=2, max_epochs=1).exit_code == 75
 
     assert (walk.resume().exit_code, walk.run.record.epoch) == (0, 2)
@@ -326,7 +326,7 @@ def test_an_interpreter_without_its_lock_is_refused_before_a_run_is_made_and_at_
     assert len(walk.runs) == 1
 
 
-def test_row_28_run_refuses_when_the_newest_run_is_unfinished_and_says_both_commands(walk):
+def test_row_28_run_refuses_an_unfinished_newest_run_and_suggests_both_commands(walk):
     walk.start(max_epochs=1)
 
     with pytest.raises(UsageError, match="is unfinished") as raised:
@@ -339,14 +339,14 @@ def test_row_28_run_refuses_when_the_newest_run_is_unfinished_and_says_both_comm
     assert len(walk.runs) == 1
 
 
-def test_run_starts_anew_beside_a_finished_run(walk):
+def test_run_starts_a_new_run_after_a_finished_one(walk):
     walk.start()
 
     assert walk.policy("").exit_code == 0
     assert len(walk.runs) == 2
 
 
-def test_auto_starts_goes_on_and_returns(walk):
+def test_auto_starts_resumes_and_returns(walk):
     assert walk.policy("auto", max_epochs=2).exit_code == 75
     assert walk.policy("auto", max_epochs=1).exit_code == 75
     assert walk.policy("auto").exit_code == 0
@@ -355,7 +355,7 @@ def test_auto_starts_goes_on_and_returns(walk):
     assert (len(walk.runs), walk.events) == (1, [])
 
 
-def test_auto_with_epochs_given_again_returns_at_once(walk):
+def test_auto_with_the_same_epochs_returns_immediately(walk):
     walk.policy("auto", epochs=2)
     walk.events.clear()
 
@@ -364,7 +364,7 @@ def test_auto_with_epochs_given_again_returns_at_once(walk):
 
 
 @pytest.mark.parametrize("target", ["away", "runs/other/away", "in place"])
-def test_auto_says_that_the_newest_run_was_moved_away(walk, target):
+def test_auto_warns_that_the_newest_run_was_moved_away(walk, target):
     walk.start(max_epochs=1)
     job = walk.run.path.parent
     name = walk.run.path.name
@@ -401,7 +401,7 @@ def test_never_always_starts(walk):
 
 
 @pytest.mark.parametrize("point", ["runner.directory-made", "runner.spec-written"])
-def test_killed_before_it_is_a_run_there_is_none(walk, point):
+def test_kill_before_run_json_leaves_no_run(walk, point):
     assert walk.process("auto", crash=point).returncode == -9
 
     assert walk.runs == ()
@@ -411,7 +411,7 @@ def test_killed_before_it_is_a_run_there_is_none(walk, point):
 @pytest.mark.parametrize(
     "point", ["runner.run-made", "runner.init-ended", "checkpoint.stage-synced"]
 )
-def test_r82_killed_before_the_first_commit_auto_goes_on_in_the_same_run(walk, unbroken, point):
+def test_r82_auto_continues_a_run_killed_before_its_first_commit(walk, unbroken, point):
     assert walk.process("auto", crash=point).returncode == -9
     assert walk.store.epochs() == ()
 
@@ -421,7 +421,7 @@ def test_r82_killed_before_the_first_commit_auto_goes_on_in_the_same_run(walk, u
     assert walk.outcome() == unbroken.outcome()
 
 
-def test_without_checkpoints_a_run_works_says_so_and_stands_in_nobodys_way(walk):
+def test_run_without_checkpoints_warns_and_blocks_no_later_run(walk):
     walk.edit(("stop:", "checkpoint: none\nstop:"))
 
     assert walk.start(max_epochs=2).exit_code == 75
@@ -450,7 +450,7 @@ def test_resuming_from_every_epoch_gives_the_unbroken_run(walk, unbroken, epoch)
     assert len(list(moved.iterdir())) == 4 - epoch
 
 
-def test_going_back_twice_mixes_nothing(walk, unbroken):
+def test_two_rewinds_do_not_mix_generations(walk, unbroken):
     walk.start()
     walk.resume(epoch=2, max_epochs=1)
     walk.resume(epoch=1)
@@ -470,7 +470,7 @@ def test_row_26_an_epoch_that_is_not_there_lists_those_that_are(walk):
     assert walk.store.epochs() == (0, 1, 2)
 
 
-def test_row_64_a_damaged_newest_epoch_falls_back_in_clear_words(walk, unbroken):
+def test_row_64_damaged_newest_epoch_falls_back_with_a_note(walk, unbroken):
     walk.start(max_epochs=3)
     corrupt(walk, 3)
     walk.events.clear()
@@ -496,7 +496,7 @@ def test_row_63_all_damaged_is_refused_and_nothing_is_moved(walk):
     assert walk.store.epochs() == (0, 1)
 
 
-def test_row_65_a_saved_epoch_that_is_gone_is_refused_until_told_otherwise(walk, unbroken):
+def test_row_65_missing_saved_epoch_is_refused_unless_an_epoch_is_named(walk, unbroken):
     walk.start(max_epochs=3)
     shutil.rmtree(walk.store.path(3))
 
@@ -507,7 +507,7 @@ def test_row_65_a_saved_epoch_that_is_gone_is_refused_until_told_otherwise(walk,
     assert walk.outcome() == unbroken.outcome()
 
 
-def test_row_50_a_torn_journal_is_noted_and_goes_on(walk, unbroken):
+def test_row_50_torn_journal_is_noted_and_the_run_continues(walk, unbroken):
     walk.start(max_epochs=3)
     with (walk.run.path / "committed.jsonl").open("ab") as file:
         file.write(b'{"epoch": 4, "ge')
@@ -562,7 +562,7 @@ def test_row_46_stray_files_among_the_checkpoints_are_ignored(walk, unbroken):
     assert walk.outcome() == unbroken.outcome()
 
 
-def test_row_47_a_copied_run_goes_on_in_its_new_place(tmp_path, unbroken):
+def test_row_47_copied_run_continues_in_its_new_directory(tmp_path, unbroken):
     walk = WalkJob(tmp_path / "here")
     walk.start(max_epochs=2)
     shutil.copytree(tmp_path / "here", tmp_path / "there", symlinks=True)
@@ -573,7 +573,7 @@ def test_row_47_a_copied_run_goes_on_in_its_new_place(tmp_path, unbroken):
     assert there.outcome() == unbroken.outcome()
 
 
-def test_no_file_of_a_run_says_where_it_is(walk):
+def test_no_file_of_a_run_contains_its_absolute_path(walk):
     walk.start()
 
     run = walk.run.path
@@ -617,7 +617,7 @@ def test_row_29_a_changed_spec_is_refused_field_by_field(walk):
     assert walk.run.record.status == "stopped"
 
 
-def test_a_safe_change_is_applied_told_and_recorded(walk):
+def test_safe_change_is_applied_noted_and_recorded(walk):
     walk.start(max_epochs=1)
     walk.edit(("epochs: 4", "epochs: 2"))
 
@@ -630,7 +630,7 @@ def test_a_safe_change_is_applied_told_and_recorded(walk):
     assert walk.resume().epoch == 2
 
 
-def test_accepted_drift_is_accepted_for_good(walk):
+def test_accepted_drift_stays_accepted(walk):
     walk.start(max_epochs=1)
     walk.edit(("v * 0.5", "v * 0.25"))
 
@@ -668,7 +668,7 @@ def test_another_callable_is_refused(walk):
         walk.resume()
 
 
-def test_row_30_other_numerics_are_told_and_refused_only_when_strict(walk):
+def test_row_30_other_numerics_warn_and_are_refused_only_when_strict(walk):
     walk.start(max_epochs=1)
     environment = {**walk.run.record.environment, "numpy": "1.0"}
     walk.run.write(environment=environment)
@@ -684,7 +684,7 @@ def test_row_30_other_numerics_are_told_and_refused_only_when_strict(walk):
 # Choosing a run, and asking one to stop.
 
 
-def test_without_a_name_the_newest_unfinished_run_is_meant(walk):
+def test_without_a_name_the_newest_unfinished_run_is_chosen(walk):
     walk.start(max_epochs=1)
     unfinished = walk.run
     walk.start()
@@ -722,7 +722,7 @@ def corrupt(walk, epoch):
     path.write_bytes(data)
 
 
-def test_a_run_that_failed_before_it_saved_anything_does_not_stand_in_the_way(walk):
+def test_run_that_failed_without_saves_does_not_block_a_new_run(walk):
     walk.edit(('"loss = inf"', '"loss = inf", {assert: "k > 0"}'))
     with pytest.raises(TaskFailedError):
         walk.policy("")
@@ -734,7 +734,7 @@ def test_a_run_that_failed_before_it_saved_anything_does_not_stand_in_the_way(wa
     assert len(walk.runs) == 2
 
 
-def test_a_run_that_failed_in_its_first_epoch_does_stand_in_the_way(walk):
+def test_run_that_failed_in_its_first_epoch_blocks_a_new_run(walk):
     walk.edit(("      - k = k + 1", "      - assert: k > 9"))
     with pytest.raises(TaskFailedError):
         walk.policy("")
@@ -756,7 +756,7 @@ def disk(free_blocks):
     )
 
 
-def test_row_43_a_disk_without_room_is_told_before_anything_is_computed(walk, monkeypatch):
+def test_row_43_full_disk_is_refused_before_anything_is_computed(walk, monkeypatch):
     full = disk(1)
     monkeypatch.setattr(os, "statvfs", lambda path: full)
 

@@ -32,7 +32,7 @@ def test_the_first_signal_asks_and_drops_nothing(number):
     assert not cancelled
 
 
-def test_the_second_signal_drops_at_once_and_keeps_the_first_reason():
+def test_second_signal_drops_immediately_and_keeps_the_first_reason():
     cancelled = threading.Event()
     with StopRequests(cancelled.set, grace_s=1000) as requests:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -45,7 +45,7 @@ def test_the_second_signal_drops_at_once_and_keeps_the_first_reason():
         assert not requests.interrupted
 
 
-def test_an_epoch_that_will_not_fit_into_the_grace_is_dropped_at_once():
+def test_epoch_longer_than_the_grace_is_dropped_immediately():
     cancelled = threading.Event()
     with StopRequests(cancelled.set, grace_s=1000) as requests:
         requests.expect(2000.0)
@@ -55,7 +55,7 @@ def test_an_epoch_that_will_not_fit_into_the_grace_is_dropped_at_once():
         assert requests.dropping
 
 
-def test_an_epoch_that_fits_into_the_grace_goes_on():
+def test_epoch_that_fits_into_the_grace_continues():
     with StopRequests(lambda: None, grace_s=1000) as requests:
         requests.expect(10.0)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -64,7 +64,7 @@ def test_an_epoch_that_fits_into_the_grace_goes_on():
         assert not requests.dropping
 
 
-def test_what_takes_longer_than_the_grace_is_dropped_when_it_is_over():
+def test_epoch_longer_than_the_grace_is_dropped_after_it():
     cancelled = threading.Event()
     with StopRequests(cancelled.set, grace_s=0.05) as requests:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -82,7 +82,7 @@ def test_a_cancel_is_repeated_since_it_may_fall_between_two_groups():
     assert requests.dropping
 
 
-def test_a_time_limit_asks():
+def test_time_limit_requests_a_stop():
     with StopRequests(lambda: None, time_s=0.01) as requests:
         wait_until(lambda: requests.reason)
 
@@ -90,7 +90,7 @@ def test_a_time_limit_asks():
 
 
 @pytest.mark.long
-def test_a_file_in_the_run_asks(tmp_path):
+def test_request_file_in_the_run_requests_a_stop(tmp_path):
     with StopRequests(lambda: None, request=tmp_path / "stop") as requests:
         (tmp_path / "stop").touch()
         wait_until(lambda: requests.reason)
@@ -109,7 +109,7 @@ def test_handlers_are_as_before_afterwards():
     assert signal.set_wakeup_fd(wakeup) == -1
 
 
-def test_what_is_ignored_from_outside_stays_ignored():
+def test_signals_ignored_by_the_parent_stay_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopRequests(lambda: None) as requests:
@@ -184,7 +184,7 @@ def test_outside_the_main_thread_no_handler_is_installed():
     assert seen == [True, "a test"]
 
 
-def test_a_storm_of_signals_ends_in_one_request():
+def test_many_signals_make_one_request():
     program = """
 import os, signal, time
 from jobrun.runner.stop_requests import StopRequests, exit_on_early_signal
@@ -232,7 +232,7 @@ def test_the_longest_of_the_last_epochs_counts():
         assert "before the deadline" in requests.reason
 
 
-def test_what_runs_when_the_deadline_comes_is_dropped():
+def test_epoch_running_at_the_deadline_is_dropped():
     cancelled = threading.Event()
     with StopRequests(cancelled.set, deadline_s=0.05) as requests:
         cancelled.wait()
@@ -320,7 +320,7 @@ def test_a_signal_to_all_processes_of_a_run_counts_once(first, relayed):
         wait_until(lambda: requests.dropping)
 
 
-def test_two_that_are_passed_on_are_two(relayed):
+def test_two_forwarded_signals_are_two_requests(relayed):
     with StopRequests(lambda: None, grace_s=1000) as requests:
         os.kill(os.getpid(), relayed[signal.SIGTERM])
         wait_until(lambda: requests.reason)
@@ -328,7 +328,7 @@ def test_two_that_are_passed_on_are_two(relayed):
         wait_until(lambda: requests.dropping)
 
 
-def test_nobody_listens_to_what_nobody_passes_on():
+def test_no_handler_for_signals_that_are_not_passed_on():
     with StopRequests(lambda: None):
         assert signal.getsignal(RELAYS[signal.SIGTERM]) is signal.SIG_DFL
 

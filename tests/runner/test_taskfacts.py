@@ -16,7 +16,7 @@ stop: [epochs: 1]
 """
 
 
-def test_each_task_is_told_with_its_group_node_and_needs(tmp_path):
+def test_task_facts_have_group_node_and_needs(tmp_path):
     described = [
         (facts.group, facts.task, facts.node) for facts in task_facts(job_of(tmp_path, SPEC))
     ]
@@ -32,7 +32,7 @@ def test_each_task_is_told_with_its_group_node_and_needs(tmp_path):
     assert task_facts(job_of(tmp_path, SPEC))[-1] == TaskFacts("epoch", "t", "a_1", ("s",))
 
 
-def test_very_many_tasks_are_not_told(tmp_path):
+def test_task_facts_are_omitted_for_very_many_tasks(tmp_path):
     tasks = "".join(f"  - {{task: t{n}, steps: ['y{n} = 1']}}\n" for n in range(MOST_TASKS))
     spec = f"jobrun: 1\nname: many\ninit: [{{task: i, steps: ['x = 1']}}]\nepoch:\n{tasks}"
 

@@ -176,7 +176,7 @@ def test_epochs_too_short_for_a_record_each_share_one():
     assert (records[0], records[-1]) == (1, 199)
 
 
-def test_nodes_are_recorded_with_what_they_reported_last_and_growth_at_once():
+def test_usage_has_the_last_report_of_nodes_and_growth_immediately():
     events = []
     recorder = UsageRecorder(events.append, TimeAccount(), None, job())
     recorder.listen(EpochEnded(1, 0.0, (), ()))

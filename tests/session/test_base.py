@@ -116,7 +116,7 @@ def test_processes_is_built_in():
     assert type(open_session("processes")).__name__ == "ProcessesSession"
 
 
-def test_a_session_whose_package_is_not_installed_says_what_to_install(monkeypatch):
+def test_session_without_its_package_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jobrun.session.ray.session", None)
 
     for name in ("ray", "ray:auto"):

@@ -8,6 +8,6 @@ def test_a_cancelled_group_is_no_failure():
     assert not issubclass(GroupCancelledError, JobrunError)
 
 
-def test_a_stuck_task_is_one():
+def test_tasks_stuck_error_is_a_task_failure():
     assert issubclass(TasksStuckError, TaskFailedError)
     assert TasksStuckError.exit_code == 1

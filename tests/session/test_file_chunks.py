@@ -39,7 +39,7 @@ class Far:
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20, 95])
-def test_a_file_arrives_as_it_is_whatever_its_length(tmp_path, size):
+def test_file_of_any_length_arrives_intact(tmp_path, size):
     (tmp_path / "there").mkdir()
     source = tmp_path / "there" / "a.h5"
     source.write_bytes(bytes(range(size)))
@@ -83,7 +83,7 @@ def test_a_piece_of_anything_else_is_refused(tmp_path, change, words):
     assert caught.value.faults[0].code == "E327"
 
 
-def test_a_file_of_another_length_than_was_said_is_refused_at_its_first_piece(tmp_path):
+def test_file_of_an_unexpected_length_is_refused_at_its_first_chunk(tmp_path):
     (tmp_path / "there").mkdir()
     source = tmp_path / "there" / "a.h5"
     source.write_bytes(bytes(25))

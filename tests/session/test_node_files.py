@@ -63,7 +63,7 @@ def test_a_node_gets_the_files_that_it_loads_and_no_others(tmp_path):
         serve_chunk(share, other, 0)
 
 
-def test_whoever_sees_the_probe_sees_the_directory(tmp_path):
+def test_node_that_sees_the_probe_sees_the_directory(tmp_path):
     with write_probe(str(tmp_path / "checkpoints")) as probe:
         assert is_visible(probe)
     assert list((tmp_path / "checkpoints").iterdir()) == []
@@ -138,7 +138,7 @@ def brought(tmp_path, url, incarnation=3):
     return bring
 
 
-def test_where_nodes_bring_files_only_that_is_noted_here(tmp_path, url):
+def test_master_writes_references_to_uploaded_files(tmp_path, url):
     (staged := tmp_path / ".tmp-save").mkdir()
     link = FarNode("a", 3, brought(tmp_path, url))
     tickets = [Ticket(node, 3, number) for number, node in enumerate(("a", "b"))]
@@ -155,7 +155,7 @@ def test_where_nodes_bring_files_only_that_is_noted_here(tmp_path, url):
 
 
 @pytest.mark.parametrize("foreign", ["another save", "another incarnation"])
-def test_what_was_brought_for_something_else_is_refused(tmp_path, url, foreign):
+def test_upload_for_another_save_or_incarnation_is_refused(tmp_path, url, foreign):
     (staged := tmp_path / ".tmp-save").mkdir()
     bring = brought(tmp_path, url, 2 if foreign == "another incarnation" else 3)
     token = {"another save": ".tmp-before"}.get(foreign, ".tmp-save")
@@ -168,7 +168,7 @@ def test_what_was_brought_for_something_else_is_refused(tmp_path, url, foreign):
     assert list(staged.iterdir()) == []
 
 
-def test_a_node_is_told_where_the_files_are_that_it_loads_and_no_others(tmp_path, url):
+def test_node_gets_references_only_to_files_that_it_loads(tmp_path, url):
     reference = Reference(url, "epoch-000004/a.0.h5")
     for name in ("a.h5", "b.h5"):
         write_reference(tmp_path / name, reference)
@@ -183,7 +183,7 @@ def test_a_node_is_told_where_the_files_are_that_it_loads_and_no_others(tmp_path
 
 
 @pytest.mark.long
-def test_what_another_incarnation_has_written_is_refused_and_the_next_try_is_not(harness, tmp_path):
+def test_file_of_another_incarnation_is_refused_and_a_retry_accepted(harness, tmp_path):
     tickets = tickets_of(harness)
     link = harness.session._workers["b"]
     link.incarnation += 1
@@ -233,7 +233,7 @@ def answered(value) -> Reply:
     return answer
 
 
-def test_without_one_files_are_where_the_master_says(tmp_path):
+def test_without_node_dir_files_are_in_the_master_directory(tmp_path):
     directory = NodeDirectory()
 
     assert directory.stage("/x/.tmp-1") == "/x/.tmp-1"
@@ -243,7 +243,7 @@ def test_without_one_files_are_where_the_master_says(tmp_path):
     directory.close()
 
 
-def test_what_is_written_is_told_with_its_save_and_incarnation(tmp_path):
+def test_chunk_has_save_and_incarnation(tmp_path):
     directory = node_directory(tmp_path, 4)
     (staged := tmp_path / directory.stage("save") / "a.h5").write_bytes(b"bytes")
 
@@ -264,7 +264,7 @@ def test_nodes_that_share_a_place_write_for_one_save_side_by_side(tmp_path):
     assert directory.stage("save") == directory.stage("save")
 
 
-def test_names_from_elsewhere_do_not_lead_out_of_it(tmp_path):
+def test_foreign_names_cannot_leave_the_directory(tmp_path):
     directory = node_directory(tmp_path)
     (tmp_path / "secret").write_text("s")
 
@@ -287,7 +287,7 @@ def test_a_new_incarnation_removes_what_earlier_ones_left_and_nothing_of_other_n
     assert list((tmp_path / "v").iterdir()) == []
 
 
-def test_what_a_live_process_has_there_stays_whoever_begins_beside_it(tmp_path):
+def test_files_of_a_live_process_stay_when_another_starts(tmp_path):
     first = node_directory(tmp_path)
     staged = first.stage("mine")
 
@@ -301,7 +301,7 @@ def test_what_a_live_process_has_there_stays_whoever_begins_beside_it(tmp_path):
     assert list((tmp_path / "v").iterdir()) == []
 
 
-def test_what_somebody_is_just_making_there_stays_when_another_ends(tmp_path):
+def test_directory_being_created_stays_when_another_process_ends(tmp_path):
     directory = node_directory(tmp_path)
     node = tmp_path / "v" / "jobrun-r" / "a"
     making = os.open(node, os.O_RDONLY)
@@ -338,7 +338,7 @@ def test_a_file_that_is_in_an_object_store_is_fetched_from_there(tmp_path, url):
     assert not (tmp_path / path).exists()
 
 
-def test_what_is_written_is_brought_to_the_object_store_and_told(tmp_path, url):
+def test_written_file_is_uploaded_and_reported(tmp_path, url):
     directory = NodeDirectory(
         "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(url))
     )
@@ -353,7 +353,7 @@ def test_what_is_written_is_brought_to_the_object_store_and_told(tmp_path, url):
     assert node_directory(tmp_path, 5, "b").upload("save", 3, (save,)) == (save,)
 
 
-def test_what_is_not_as_it_was_written_is_not_brought(tmp_path, url):
+def test_changed_file_is_not_uploaded(tmp_path, url):
     directory = NodeDirectory(
         "a", WorkerFileSetup(4, str(tmp_path / "v" / "jobrun-r"), objects=str(url))
     )
@@ -370,7 +370,7 @@ def test_what_is_not_as_it_was_written_is_not_brought(tmp_path, url):
     assert Bucket(url).list() == {}
 
 
-def test_a_place_of_somebody_else_or_a_file_is_refused(tmp_path):
+def test_directory_of_another_user_or_a_file_is_refused(tmp_path):
     (tmp_path / "v").mkdir()
     (tmp_path / "v" / "jobrun-r").symlink_to(tmp_path)
 

@@ -34,7 +34,7 @@ def test_blocks_cover_every_byte_behind_the_user_block_once(tail):
         (4096 + B, 4096 + 3 * B, [1, 2]), (5000, 5000, []),
     ],
 )  # fmt: skip
-def test_bytes_are_in_these_blocks(begin, end, blocks):
+def test_byte_range_maps_to_blocks(begin, end, blocks):
     assert list(blocks_holding(begin, end)) == blocks
 
 

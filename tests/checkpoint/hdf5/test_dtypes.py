@@ -17,12 +17,12 @@ RECORDS = arrays.nested_dtypes(subtype_strategy=SCALARS, max_leaves=6)
 
 
 @given(SCALARS | RECORDS)
-def test_the_text_of_a_dtype_gives_it_back(dtype):
+def test_text_of_a_dtype_round_trips(dtype):
     assert parse_dtype(dtype_text(dtype)) == dtype
 
 
 @given(SCALARS | RECORDS)
-def test_what_is_stored_has_the_size_of_the_logical_dtype(dtype):
+def test_storage_dtype_has_the_size_of_the_logical_dtype(dtype):
     if dtype.itemsize:
         assert storage_dtype(dtype).itemsize == dtype.itemsize
 

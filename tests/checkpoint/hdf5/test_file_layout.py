@@ -64,7 +64,7 @@ def test_the_order_of_names_is_that_of_their_bytes_whatever_came_first():
         {"w": np.zeros(3), "l": 1},
     ],
 )
-def test_another_name_kind_dtype_or_shape_is_another_layout(other):
+def test_different_name_kind_dtype_or_shape_is_another_layout(other):
     assert layout_of(other).digest != layout_of({"w": np.zeros(3), "k": 1}).digest
 
 
@@ -74,7 +74,7 @@ def test_other_contents_are_the_same_layout():
     )
 
 
-def test_where_a_blob_is_made_belongs_to_the_layout():
+def test_origin_of_a_blob_is_part_of_the_layout():
     values = {"w": np.zeros(3)}
 
     assert layout_of(values, origins={"w": "a.yaml:3:1"}).digest != layout_of(values).digest

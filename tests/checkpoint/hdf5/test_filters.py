@@ -21,7 +21,7 @@ CHUNKS = [
 
 @each_case("codec", CODECS)
 @each_case("chunk", CHUNKS)
-def test_a_chunk_comes_back_bit_for_bit(codec, chunk):
+def test_chunk_round_trips_bit_for_bit(codec, chunk):
     encoder = encoder_for(codec, chunk.dtype, chunk.shape)
 
     assert encoder.decode(encoder.encode(chunk)).tobytes() == chunk.tobytes()
@@ -57,7 +57,7 @@ WHOLE = zlib.compress(bytes(800))
 @pytest.mark.parametrize(
     "data", [b"", b"nonsense", zlib.compress(b"short"), BOMB, WHOLE[:-1], WHOLE + b"x"]
 )
-def test_what_the_codec_has_not_made_is_refused(data):
+def test_data_not_made_by_the_codec_are_refused(data):
     with pytest.raises(ValueError, match="chunk"), no_larger_than(1 << 20):
         encoder_for("deflate", np.dtype("f8"), (100,)).decode(data)
 
@@ -67,7 +67,7 @@ def test_an_unknown_codec_is_refused():
         encoder_for("gzip", np.dtype("f8"), (100,))
 
 
-def test_a_codec_that_is_not_installed_says_what_to_install(monkeypatch):
+def test_missing_codec_names_the_package_to_install(monkeypatch):
     monkeypatch.setattr(codecs.util, "find_spec", lambda _: None)
 
     with pytest.raises(EnvironmentFaultError, match="jobrun\\[hdf5plugin\\]") as caught:

@@ -159,7 +159,7 @@ def test_a_forged_file_that_changes_nothing_is_read(tmp_path):
     assert read_state(str(tmp_path / "n.h5"), names=("k",), **identity) == {"k": 4}
 
 
-def test_the_index_tells_what_was_written(tmp_path):
+def test_index_describes_all_blobs(tmp_path):
     write(tmp_path, {"w": np.zeros((2, 3), np.float32), "a/b": "text", "e": np.zeros(0)})
 
     with open_state(str(tmp_path / "n.h5")) as file:

@@ -10,7 +10,7 @@ def rows(*texts: bytes):
     return np.array([list(text) for text in texts], np.uint8)
 
 
-def test_it_is_the_published_function():
+def test_lookup3_matches_published_values():
     # The example in the source of lookup3.c, with initial value 0.
     text = b"Four score and seven years ago"
 

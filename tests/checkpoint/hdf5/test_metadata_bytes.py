@@ -65,7 +65,7 @@ def test_a_header_that_was_damaged_is_noticed_by_libhdf5():
         file["w"]
 
 
-def test_what_is_too_long_for_a_message_is_refused():
+def test_value_too_long_for_a_header_message_is_refused():
     with pytest.raises(ValueError, match="too long"):
         h5parts.render_message(3, bytes(70_000))
 

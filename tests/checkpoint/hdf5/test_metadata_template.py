@@ -27,7 +27,7 @@ def test_metadata_of_one_layout_differ_in_addresses_only():
     assert 0 < np.count_nonzero(first != second) < 80
 
 
-def test_each_blob_is_one_contiguous_dataset_that_says_what_it_is(tmp_path):
+def test_each_blob_is_one_contiguous_dataset_with_attributes(tmp_path):
     write(tmp_path, {"w": np.arange(3.0, dtype=">f4"), "readers/t": 4})
 
     with h5py.File(tmp_path / "n.h5") as file:
@@ -38,7 +38,7 @@ def test_each_blob_is_one_contiguous_dataset_that_says_what_it_is(tmp_path):
         assert file["blobs/readers%2Ft"].attrs["role"] == b"reader"
 
 
-def test_where_a_blob_is_made_is_told(tmp_path):
+def test_origin_of_a_blob_is_an_attribute(tmp_path):
     writer = NodeWriter("n", origins={"w": "init/make/steps[0]", "gone": "x"})
     writer.write(str(tmp_path / "n.h5"), epoch=1, run_id="r", values={"w": np.zeros(3), "k": 1})
 
@@ -47,7 +47,7 @@ def test_where_a_blob_is_made_is_told(tmp_path):
         assert "origin" not in file["blobs/k"].attrs
 
 
-def test_what_changes_with_the_epoch_stands_in_no_attribute(tmp_path):
+def test_no_attribute_depends_on_the_epoch(tmp_path):
     for epoch in (1, 2):
         (tmp_path / str(epoch)).mkdir()
         write(tmp_path / str(epoch), {"w": np.arange(3.0) + epoch}, epoch=epoch)
@@ -58,7 +58,7 @@ def test_what_changes_with_the_epoch_stands_in_no_attribute(tmp_path):
             assert dict(first[item].attrs) == dict(second[item].attrs)
 
 
-def test_h5py_reads_every_value_as_it_is_stored(tmp_path):
+def test_h5py_reads_every_stored_value(tmp_path):
     write(tmp_path, VALUES)
 
     with h5py.File(tmp_path / "n.h5") as file:

@@ -27,7 +27,7 @@ def resealed(text: bytes) -> bytes:
     return text + hashlib.sha256(text).digest()
 
 
-def test_a_header_comes_back():
+def test_header_round_trips():
     block = encode(HEADER)
 
     assert len(block) == SIZE
@@ -35,7 +35,7 @@ def test_a_header_comes_back():
     assert decode(block + b"more", "x") == HEADER
 
 
-def test_a_person_can_read_it():
+def test_header_is_readable_text():
     assert b'"epoch": 12' in encode(HEADER)
 
 
@@ -65,7 +65,7 @@ def test_other_files_are_no_checkpoints(start):
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_another_format_says_so(version):
+def test_other_format_is_an_error_with_its_number(version):
     fields = json.loads(encode(HEADER)[len(MAGIC) :].partition(b"\n")[0])
 
     assert code_of(resealed(json.dumps(fields | {"format": version, "more": 1}).encode())) == "E308"

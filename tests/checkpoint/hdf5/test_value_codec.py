@@ -45,18 +45,18 @@ def assert_same(first, second):
 
 
 @each_case("name", VALUES)
-def test_every_kind_of_value_comes_back_exactly(name):
+def test_every_kind_of_value_round_trips_exactly(name):
     assert_same(VALUES[name], round_trip(VALUES[name]))
 
 
 @given(ARRAYS)
-def test_arrays_come_back_exactly(value):
+def test_arrays_round_trip_exactly(value):
     assert_same(value, round_trip(value))
 
 
 @pytest.mark.long
 @given(RECORDS)
-def test_records_come_back_exactly(value):
+def test_records_round_trip_exactly(value):
     back = round_trip(value)
 
     assert back.dtype == value.dtype
@@ -65,7 +65,7 @@ def test_records_come_back_exactly(value):
 
 
 @given(SCALARS)
-def test_scalars_come_back_exactly(value):
+def test_scalars_round_trip_exactly(value):
     assert_same(value, round_trip(value))
 
 
@@ -80,7 +80,7 @@ def test_the_order_of_axes_in_memory_is_kept(value):
 
 
 @each_case("name", VALUES)
-def test_what_comes_back_owns_its_memory_and_can_be_written(name):
+def test_loaded_arrays_own_writable_memory(name):
     back = round_trip(VALUES[name])
 
     if isinstance(back, np.ndarray):
@@ -92,7 +92,7 @@ def test_what_comes_back_owns_its_memory_and_can_be_written(name):
 
 
 @each_case("name", VALUES)
-def test_the_array_has_the_dtype_that_the_text_says(name):
+def test_array_has_the_dtype_of_the_text(name):
     coded = encode(VALUES[name], "x")
 
     assert coded.array.dtype == storage_dtype(parse_dtype(coded.dtype))
@@ -133,7 +133,7 @@ def test_plain_arrays_are_not_copied():
         np.array([(1, 2)], [("a", "i4"), ("b", "U0")]),
     ],
 )
-def test_what_cannot_come_back_exactly_is_refused_by_name(value):
+def test_value_that_cannot_round_trip_is_refused_by_name(value):
     with pytest.raises(TaskFailedError) as caught:
         encode(value, "model")
 

@@ -25,7 +25,7 @@ DTYPES = [
 ]  # fmt: skip
 
 
-def test_words_of_dtypes_that_differ_in_any_way_differ():
+def test_dtypes_that_differ_have_different_words():
     words = [dtype_words(dtype) for dtype in DTYPES]
 
     assert all(first != second for first, second in itertools.combinations(words, 2))
@@ -61,7 +61,7 @@ def test_values_that_differ_have_other_digests():
         (np.arange(3), np.arange(3, dtype=">i8")), (np.zeros(0), np.zeros((0, 1))),
     ],
 )  # fmt: skip
-def test_values_that_numpy_takes_for_equal_or_that_look_alike_differ(first, second):
+def test_values_equal_only_in_numpy_have_different_digests(first, second):
     assert digest_value(first) != digest_value(second)
 
 

@@ -40,7 +40,7 @@ def read(folder, digest="", names=VALUES):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_compressed_blobs_come_back_bit_for_bit(tmp_path, codec):
+def test_compressed_blobs_round_trip_bit_for_bit(tmp_path, codec):
     stored = write(tmp_path, (("*", codec),))
 
     back = read(tmp_path, stored.digest)

@@ -36,7 +36,7 @@ def path(tmp_path) -> str:
     return str(tmp_path / "n.h5")
 
 
-def test_every_value_comes_back_whatever_its_size(path):
+def test_value_of_any_size_round_trips(path):
     with open_state(path) as file:
         back = load(file)
 
@@ -85,7 +85,7 @@ def test_an_array_that_does_not_fit_is_refused_before_anything_is_read(path, nam
     assert same_bits(array, before)
 
 
-def test_a_missing_blob_is_told_with_the_nearest(path):
+def test_missing_blob_error_has_the_nearest_name(path):
     with open_state(path) as file, pytest.raises(CheckpointError, match="did you mean 'dates'"):
         load(file, ["date"])
 
@@ -114,7 +114,7 @@ def test_loading_needs_little_more_memory_than_the_state(tmp_path):
         load(file)
 
 
-def test_small_blobs_that_cross_portions_are_whole(tmp_path):
+def test_small_blobs_across_portions_round_trip(tmp_path):
     # Portions are no multiple of these.
     values = {f"b{n:04d}": np.full(37_001, n % 256, np.uint8) for n in range(400)}
     write(tmp_path, values)
@@ -305,7 +305,7 @@ def test_a_format_with_chunks_is_read_in_part(tmp_path):
         assert same_bits(load(file, ["v"])["v"], values["v"])
 
 
-def test_types_that_differ_are_told_together_before_anything_is_read(path):
+def test_type_differences_are_reported_together_before_reading(path):
     expected = {
         "big": ("array", "<f4", (7, 100_000)),
         "k": ("float", None, None),

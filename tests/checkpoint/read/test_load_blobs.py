@@ -35,7 +35,7 @@ def read(path, names, **options):
     return read_state(path, node="local", epoch=1, run_id="run", digest="", names=names, **options)
 
 
-def test_containers_and_states_come_back_whole(path):
+def test_containers_and_states_round_trip(path):
     loaded = read(path, VALUES)
 
     assert list(loaded) == list(VALUES)
@@ -66,7 +66,7 @@ def test_people_see_the_parts_by_their_places(path):
 
 
 @pytest.mark.parametrize("key", ["a", "x"])
-def test_a_container_beside_a_blob_whose_name_begins_with_its_own(tmp_path, key):
+def test_container_and_blob_with_a_common_prefix_are_distinct(tmp_path, key):
     values = {"readers": {key: np.arange(3.0)}, "readers/x": np.ones((1, 2)), "50%": 1}
     path = str(tmp_path / "local.h5")
     write_state(path, node="local", epoch=1, run_id="run", values=values)
@@ -82,13 +82,13 @@ def test_a_container_beside_a_blob_whose_name_begins_with_its_own(tmp_path, key)
     assert shown["readers/x" if key == "a" else "readers%2Fx"] == (1, 2)
 
 
-def test_what_is_missing_is_told_and_may_be_left_out(path):
+def test_missing_blob_is_an_error_unless_partial(path):
     with pytest.raises(CheckpointError, match="netz"):
         read(path, ["netz"])
     assert set(read(path, ["netz", "net"], partial=True)) == {"net"}
 
 
-def test_a_structure_that_does_not_fit_is_a_strange_file(tmp_path):
+def test_parts_without_a_matching_structure_are_refused(tmp_path):
     # Parts that nobody took apart.
     values = {"net\0/:structure": '{"tree": {"dict": [["a", "value"]]}}', "net\0/b": 1}
     path = str(tmp_path / "odd.h5")

@@ -67,7 +67,7 @@ def test_a_state_is_read_into_the_memory_of_the_object(tmp_path):
     ],
     ids=["shape", "dtype", "kind", "another number", "numpy's number", "more parts"],
 )
-def test_an_object_with_other_parts_stays_as_it_is(tmp_path, other):
+def test_object_with_other_parts_is_unchanged(tmp_path, other):
     tree = empty() | other
 
     _, loaded = load(write(tmp_path, PARTS), tree)
@@ -95,7 +95,7 @@ def test_axes_in_another_order_get_memory_of_their_own(tmp_path):
     assert not tree["turned"].any()
 
 
-def test_an_array_that_cannot_be_written_stays_as_it_is(tmp_path):
+def test_read_only_array_is_unchanged(tmp_path):
     tree = empty()
     tree["large"].flags.writeable = False
 
@@ -106,7 +106,7 @@ def test_an_array_that_cannot_be_written_stays_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "at"), [("large", 0), ("large", 50_000), ("small", 299)])
-def test_what_an_object_changes_later_is_found(tmp_path, name, at):
+def test_later_change_in_an_object_is_detected(tmp_path, name, at):
     tree = empty()
     in_place, _ = load(write(tmp_path, PARTS), tree)
     assert in_place.find_changed("net") is None
@@ -116,7 +116,7 @@ def test_what_an_object_changes_later_is_found(tmp_path, name, at):
     assert in_place.find_changed("net") == name
 
 
-def test_what_changes_later_is_found_by_several_threads_as_by_one(tmp_path, monkeypatch):
+def test_several_threads_detect_later_changes_like_one(tmp_path, monkeypatch):
     monkeypatch.setattr(load_into_objects, "_WORTH_A_THREAD", 1)
     tree = empty()
     in_place, _ = load(write(tmp_path, PARTS), tree)

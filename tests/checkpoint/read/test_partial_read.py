@@ -20,7 +20,7 @@ def test_rows_are_found_by_their_place_in_the_file(tmp_path):
     assert [list(run) for run in spans.runs(range(6))] == [[0, 1, 2, 3, 4], [5]]
 
 
-def test_blobs_go_to_their_place_and_others_are_given_out(tmp_path):
+def test_targets_are_filled_and_other_blobs_passed_on(tmp_path):
     write(tmp_path, {"big": np.arange(100_000), "k": 1, "v": np.arange(4.0)})
     target = np.zeros(100_000, np.int64)
     others = {}

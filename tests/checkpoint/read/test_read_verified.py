@@ -15,13 +15,13 @@ def bytes_of(path: Path, digest: str) -> bytes:
     return b"".join(bytes(piece) for piece in read_verified(str(path), digest))
 
 
-def test_it_gives_the_whole_file(tmp_path):
+def test_verified_pieces_are_the_whole_file(tmp_path):
     stored = write(tmp_path, {"w": np.arange(300_000.0)})
 
     assert bytes_of(tmp_path / "n.h5", stored.digest) == (tmp_path / "n.h5").read_bytes()
 
 
-def test_a_file_without_a_header_is_compared_as_a_whole(tmp_path):
+def test_file_without_a_header_is_verified_as_a_whole(tmp_path):
     data = bytes(range(256)) * 99
     (tmp_path / "n.h5").write_bytes(data)
 
@@ -41,7 +41,7 @@ def test_any_other_byte_is_found(tmp_path):
             bytes_of(path, stored.digest)
 
 
-def test_nothing_that_is_damaged_is_given_out(tmp_path):
+def test_no_damaged_piece_is_yielded(tmp_path):
     stored = write(tmp_path, {"w": np.arange(900_000.0)})
     path = tmp_path / "n.h5"
     data = bytearray(path.read_bytes())

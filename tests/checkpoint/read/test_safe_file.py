@@ -27,7 +27,7 @@ def code_of(read, path) -> str:
     return fault.code
 
 
-def test_a_plain_file_is_read_whole(tmp_path):
+def test_plain_file_is_read_completely(tmp_path):
     data = os.urandom(9_000_000)
     (tmp_path / "f").write_bytes(data)
 
@@ -35,7 +35,7 @@ def test_a_plain_file_is_read_whole(tmp_path):
 
 
 @READERS
-def test_a_missing_file_is_told(tmp_path, read):
+def test_missing_file_is_an_error(tmp_path, read):
     assert code_of(read, tmp_path / "f") == "E300"
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_too_long_is_refused(tmp_path):
     assert code_of(lambda path: read_regular_file(path, most_bytes=4), tmp_path / "f") == "E305"
 
 
-def test_an_error_of_the_disk_while_reading_is_told(tmp_path, monkeypatch):
+def test_disk_error_during_a_read_is_raised(tmp_path, monkeypatch):
     (tmp_path / "f").write_bytes(b"12345")
 
     def broken(*_, **__):

@@ -30,7 +30,7 @@ def test_pieces_are_the_whole_file_behind_the_user_block(tmp_path):
     assert data == path.read_bytes()[4096:]
 
 
-def test_a_block_that_was_damaged_is_told_by_its_bytes(tmp_path):
+def test_damaged_block_is_reported_by_its_byte_range(tmp_path):
     write(tmp_path, LARGE)
     path = tmp_path / "n.h5"
     begin, end = block_span(2, 1 << 40)
@@ -72,7 +72,7 @@ def test_short_reads_are_continued(tmp_path, monkeypatch):
             pass
 
 
-def test_a_file_that_becomes_shorter_while_it_is_read_is_told(tmp_path):
+def test_file_truncated_during_a_read_is_an_error(tmp_path):
     write(tmp_path, LARGE)
     with open_state(str(tmp_path / "n.h5")) as file:
         assert file.index

@@ -17,14 +17,14 @@ def bucket(tmp_path):
     return Bucket(parse_object_url(f"memory://{tmp_path.name}/some/where"))
 
 
-def test_a_new_object_never_replaces(bucket):
+def test_put_new_never_replaces_an_object(bucket):
     assert bucket.put_new("a/b", b"first")
     assert not bucket.put_new("a/b", b"second")
 
     assert bucket.read("a/b", 100) == b"first"
 
 
-def test_what_is_not_there_is_none(bucket):
+def test_missing_object_is_none(bucket):
     assert bucket.read("no", 100) is None
     assert bucket.size_bytes("no") is None
     assert bucket.made_at("no") == 0.0
@@ -53,7 +53,7 @@ def test_much_is_sent_and_read_in_pieces(bucket):
 
 
 @pytest.mark.parametrize("size_bytes", [10, PIECE_BYTES + 10])
-def test_what_the_content_raises_is_raised_and_nothing_appears(bucket, size_bytes):
+def test_error_in_the_content_is_raised_and_no_object_appears(bucket, size_bytes):
     def content():
         yield b"x"
         raise KeyError("damaged")
@@ -64,14 +64,14 @@ def test_what_the_content_raises_is_raised_and_nothing_appears(bucket, size_byte
     assert bucket.list() == {}
 
 
-def test_a_long_object_is_not_read_at_once(bucket):
+def test_long_object_is_read_in_pieces(bucket):
     bucket.put_new("long", b"x" * 11)
 
     with pytest.raises(EnvironmentFaultError, match="11 bytes"):
         bucket.read("long", 10)
 
 
-def test_deleting_and_copying(bucket):
+def test_objects_are_deleted_and_copied(bucket):
     bucket.put_new("a", b"1")
     bucket.copy("a", "d/a")
     bucket.delete(["a", "gone"])
@@ -105,12 +105,12 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
         ("", "Exception"),
     ],
 )  # fmt: skip
-def test_what_a_store_says_is_one_short_line(text, words):
+def test_store_error_is_one_short_line(text, words):
     assert summarize_error(Exception(text)) == words
 
 
 @pytest.mark.long
-def test_a_real_server_is_understood(monkeypatch):
+def test_s3_protocol_of_a_server_works(monkeypatch):
     with serving() as server:
         server.make_bucket("there")
         for name, value in {**VARIABLES, "AWS_ENDPOINT_URL": server.url}.items():

@@ -56,7 +56,7 @@ def run_child(run: Path, point: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("occurrence", thinned([2, 1], 2))
 @pytest.mark.parametrize("point", thinned(IN_STORE, 4))
-def test_a_kill_at_any_point_leaves_each_epoch_whole_or_away(tmp_path, point, occurrence):
+def test_kill_at_any_point_leaves_each_epoch_whole_or_absent(tmp_path, point, occurrence):
     once = {"checkpoint.removal-synced", "checkpoint.removed", "checkpoint.set-aside"}
     occurrence = 1 if point in once else occurrence
 
@@ -83,7 +83,7 @@ def test_a_kill_at_any_point_leaves_each_epoch_whole_or_away(tmp_path, point, oc
 
 
 @pytest.mark.long
-def test_after_a_kill_saving_goes_on(tmp_path):
+def test_saving_works_after_a_kill(tmp_path):
     run_child(tmp_path, "checkpoint.stage-synced:3")
     store = DirectoryStore(str(tmp_path / "checkpoints"))
 
@@ -159,7 +159,7 @@ def test_a_manifest_that_is_no_plain_file_is_damage(tmp_path, store, kind):
     assert store.verify(1) is not None
 
 
-def test_manifest_with_a_second_name_is_whole(tmp_path, store):
+def test_hard_linked_manifest_is_valid(tmp_path, store):
     # What `cp -al` makes of a run.
     write_epoch(store, 1)
     (tmp_path / "other").hardlink_to(root(tmp_path) / "epoch-000001" / "manifest.json")
@@ -212,7 +212,7 @@ def test_row_43_and_44_a_disk_that_refuses_leaves_what_was_there(
     assert 0 < len(calls) < number
 
 
-def test_a_last_fsync_that_fails_says_that_it_is_not_known(store, monkeypatch):
+def test_failed_last_fsync_reports_an_unknown_outcome(store, monkeypatch):
     staged = store.stage(0)
     manifest = Manifest(0, RUN_ID, 0, (write(Path(staged), epoch=0),), DIGEST)
     calls = []
@@ -231,7 +231,7 @@ def test_a_last_fsync_that_fails_says_that_it_is_not_known(store, monkeypatch):
     assert store.verify(0) is None
 
 
-def test_the_order_of_a_commit(tmp_path, store, monkeypatch):
+def test_commit_steps_have_a_fixed_order(tmp_path, store, monkeypatch):
     acts = []
     staged = store.stage(0)
     manifest = Manifest(0, RUN_ID, 0, (write(Path(staged), epoch=0),), DIGEST)
@@ -400,7 +400,7 @@ def test_a_removed_epoch_with_other_files_is_deleted(store, tmp_path):
     assert inodes(store.path(4)).keys() == {"epoch-000004", "m.h5", "n.h5", "manifest.json"}
 
 
-def test_what_a_failed_sync_leaves_is_deleted_by_the_next_sweep(tmp_path, store, monkeypatch):
+def test_leftovers_of_a_failed_sync_are_swept(tmp_path, store, monkeypatch):
     for epoch in (1, 2):
         write_epoch(store, epoch)
     store.remove((1,), keep_for_reuse=True)
@@ -437,7 +437,7 @@ def refuse(*_):
         lambda staged: (staged / "more").write_bytes(b""),
     ],
 )
-def test_a_stage_that_is_not_as_the_nodes_said_is_not_committed(store, change):
+def test_stage_that_differs_from_the_reports_of_nodes_is_not_committed(store, change):
     staged = Path(store.stage(0))
     manifest = Manifest(0, RUN_ID, 0, (write(staged, epoch=0),), DIGEST)
     change(staged)
@@ -487,7 +487,7 @@ def test_the_newest_are_set_aside_first(tmp_path, store, monkeypatch):
     assert moved == ["epoch-000002", "epoch-000001"]
 
 
-def test_what_is_set_aside_replaces_nothing(tmp_path, store):
+def test_setting_aside_replaces_nothing(tmp_path, store):
     aside = str(tmp_path / "aside")
     write_epoch(store, 1)
     store.set_aside((1,), aside)
@@ -524,14 +524,14 @@ def test_directories_are_for_their_owner_to_write(tmp_path, store):
         assert stat.S_IMODE(path.stat().st_mode) == 0o755
 
 
-def test_a_root_that_cannot_be_made_is_told(tmp_path):
+def test_root_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(EnvironmentFaultError, match="file"):
         DirectoryStore(str(tmp_path / "file" / "checkpoints")).stage(0)
 
 
-def test_a_name_in_a_manifest_cannot_lead_elsewhere(tmp_path, store):
+def test_name_in_a_manifest_cannot_leave_the_directory(tmp_path, store):
     (tmp_path / "secret").write_text("secret")
     staged = store.stage(0)
     file = StoredFile("n", "../../secret", 6, DIGEST)

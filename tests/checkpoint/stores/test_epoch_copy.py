@@ -77,9 +77,7 @@ def test_a_copy_is_invisible_until_it_is_published(store, staged, target):
     assert not is_copied(str(target), store.manifest(3))
 
 
-def test_what_was_copied_already_is_kept_and_what_is_cut_short_is_copied_again(
-    store, staged, target
-):
+def test_finished_copies_are_kept_and_partial_ones_repeated(store, staged, target):
     copy_all(store, staged)
     inode = (staged / "a.h5").stat().st_ino
     (staged / "b.h5").write_bytes(b"half")
@@ -137,7 +135,7 @@ def test_a_staged_file_with_other_bytes_of_the_same_length_is_copied_again(store
 
 
 @pytest.mark.parametrize("odd", ["file", "empty", "cut"])
-def test_something_else_under_that_name_is_different_too(store, staged, target, odd):
+def test_other_file_type_under_the_name_is_different(store, staged, target, odd):
     if odd == "cut":
         upload(store, staged, target)
         (target / "a.h5").write_bytes(b"half")
@@ -161,7 +159,7 @@ def test_a_damaged_original_is_not_copied(store, staged):
     assert [path.name for path in staged.iterdir()] == ["a.h5"]
 
 
-def test_a_missing_original_is_told(store, staged):
+def test_missing_original_is_an_error(store, staged):
     Path(store.path(3), "a.h5").unlink()
 
     with pytest.raises(CheckpointError) as caught:
@@ -181,7 +179,7 @@ def test_a_copy_with_other_bytes_is_not_published(store, staged, target):
     assert not target.exists()
 
 
-def test_a_full_disk_is_told_and_leaves_no_half_file(store, staged, monkeypatch):
+def test_full_disk_is_an_error_and_leaves_no_partial_file(store, staged, monkeypatch):
     def full(descriptor, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -51,7 +51,7 @@ def fields_of(manifest: Manifest) -> dict[str, object]:
     return fields
 
 
-def test_a_manifest_comes_back():
+def test_manifest_round_trips():
     assert decode(encode(MANIFEST), "x") == MANIFEST
     assert resealed(fields_of(MANIFEST)) == encode(MANIFEST)
 
@@ -73,7 +73,7 @@ def test_it_is_plain_json_for_other_tools():
 
 @pytest.mark.long
 @given(st.dictionaries(st.text(), JSON, max_size=5))
-def test_the_runners_state_comes_back(state):
+def test_runner_state_round_trips(state):
     manifest = replace(MANIFEST, runner=state)
 
     assert decode(encode(manifest), "x") == manifest
@@ -104,7 +104,7 @@ def test_additions_are_detected():
     assert code_of(data + data) == "E303"
 
 
-def test_a_newer_format_says_so():
+def test_newer_format_is_an_error_with_its_number():
     assert code_of(resealed(fields_of(MANIFEST) | {"format": 2, "more": 1})) == "E308"
 
 
@@ -150,6 +150,6 @@ def test_deep_nesting_is_refused_without_harm():
     assert code_of(text[:-2] + f',\n  "sha256": "{digest}"\n}}\n'.encode()) == "E303"
 
 
-def test_what_json_cannot_hold_is_a_defect():
+def test_value_that_json_cannot_hold_is_a_defect():
     with pytest.raises(ValueError, match="JSON"):
         encode(replace(MANIFEST, runner={"best": float("nan")}))

@@ -24,7 +24,7 @@ class TestMemoryStore(StoreContract):
         store.clear()
 
 
-def test_what_it_holds_goes_with_it():
+def test_memory_store_is_deleted_with_its_object():
     store = MemoryStore()
     write_epoch(store, 1)
     path = Path(store.path(1))
@@ -35,6 +35,6 @@ def test_what_it_holds_goes_with_it():
     assert not path.exists()
 
 
-def test_a_place_that_is_not_there_is_told(tmp_path):
+def test_missing_bucket_is_an_error(tmp_path):
     with pytest.raises(EnvironmentFaultError, match="none/at/all"):
         MemoryStore(str(tmp_path / "none/at/all"))

@@ -19,17 +19,17 @@ def root(tmp_path):
     return str(tmp_path / "checkpoints")
 
 
-def test_the_name_says_which_epoch_and_how_many_records():
+def test_name_has_the_epoch_and_the_number_of_records():
     assert mid_epoch_name(3, 50) == "epoch-000003.records-000050"
     assert parse_mid_epoch_name("epoch-000003.records-000050") == (3, 50)
 
 
-def test_other_names_are_none():
+def test_other_names_are_not_parsed():
     assert parse_mid_epoch_name("epoch-000003") is None
     assert parse_mid_epoch_name("epoch-000003.records-5") is None
 
 
-def test_they_are_listed_in_order(root):
+def test_mid_epoch_checkpoints_are_listed_in_order(root):
     for epoch, records in ((2, 10), (1, 30), (1, 5)):
         write_epoch(MidEpochStore(root, records), epoch)
 
@@ -53,11 +53,11 @@ def test_one_of_an_epoch_may_be_removed_and_the_others_stay(root):
     assert list_mid_epochs(root) == ((1, 10),)
 
 
-def test_a_whole_one_has_no_damage(root):
+def test_intact_epoch_has_no_damage(root):
     write_epoch(MidEpochStore(root, 5), 1)
 
     assert MidEpochStore(root, 5).verify(1) is None
 
 
-def test_where_nothing_is_there_is_none(root):
+def test_missing_directory_lists_no_mid_epochs(root):
     assert list_mid_epochs(root) == ()

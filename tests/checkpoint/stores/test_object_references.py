@@ -62,7 +62,7 @@ def names(url):
     return set(Bucket(url).list())
 
 
-def test_what_is_said_of_a_file_is_one_line_for_people_too(tmp_path, url):
+def test_reference_is_one_readable_line(tmp_path, url):
     reference = Reference(url, "epoch-000004/a.0123456789abcdef.h5")
 
     write_reference(tmp_path / "a.h5", reference)
@@ -79,14 +79,14 @@ def test_what_is_said_of_a_file_is_one_line_for_people_too(tmp_path, url):
     "text", ["", "s3://b", "/etc/passwd epoch-000001/a.h5", "s3://b/r ../../other.h5",
              "s3://b/r epoch-000001/a.txt", "s3://user:word@b/r epoch-000001/a.h5", "\udcff"]
 )  # fmt: skip
-def test_what_names_no_file_of_an_epoch_is_damaged(tmp_path, text):
+def test_reference_to_another_file_is_damaged(tmp_path, text):
     (tmp_path / "a.h5.url").write_text(text, errors="surrogateescape")
 
     with pytest.raises(CheckpointError, match=r"a\.h5\.url"):
         inspect_state(str(tmp_path / "a.h5"))
 
 
-def test_an_epoch_that_is_elsewhere_is_read_as_any_other(store, url):
+def test_epoch_in_an_object_store_is_read_like_any_other(store, url):
     manifest = referred(store, url, 4)
     path = Path(store.path(4))
 
@@ -97,7 +97,7 @@ def test_an_epoch_that_is_elsewhere_is_read_as_any_other(store, url):
     assert copied == manifest.files[1]
 
 
-def test_a_file_is_fetched_once_until_it_is_forgotten(store, url, monkeypatch):
+def test_file_is_downloaded_once_until_forgotten(store, url, monkeypatch):
     referred(store, url, 4)
     path = str(Path(store.path(4), "a.h5"))
     fetched = []
@@ -143,7 +143,7 @@ def test_an_object_that_is_gone_or_other_is_damage_of_its_epoch(store, url):
     assert "it is not there" in store.verify(4).reason
 
 
-def test_a_store_that_does_not_answer_says_nothing_of_its_epochs(store, url, monkeypatch):
+def test_unreachable_store_is_no_damage_of_its_epochs(store, url, monkeypatch):
     referred(store, url, 4)
 
     def failing(self, name):
@@ -185,7 +185,7 @@ def test_a_removal_that_was_cut_short_is_finished_by_the_next_sweep(store, url, 
     assert names(url) == set()
 
 
-def test_what_was_only_staged_deletes_nothing_in_the_store(store, url):
+def test_removing_a_stage_deletes_no_objects(store, url):
     referred(store, url, 4)
     before = names(url)
     staged = Path(store.stage(4))
@@ -204,7 +204,7 @@ def test_what_was_only_staged_deletes_nothing_in_the_store(store, url):
     assert store.verify(4) is None
 
 
-def test_a_reference_that_nobody_can_read_deletes_nothing(tmp_path, url):
+def test_unreadable_reference_deletes_nothing(tmp_path, url):
     Bucket(url).put_new("epoch-000004/a.0.h5", b"")
     (tmp_path / "a.h5.url").write_text("?")
 
@@ -213,7 +213,7 @@ def test_a_reference_that_nobody_can_read_deletes_nothing(tmp_path, url):
     assert names(url) == {"epoch-000004/a.0.h5"}
 
 
-def test_an_upload_to_where_the_files_are_brings_the_manifest_alone(store, url, monkeypatch):
+def test_upload_to_the_store_of_the_files_sends_only_the_manifest(store, url, monkeypatch):
     manifest = referred(store, url, 4)
     there = ObjectStore(url)
     puts = []
@@ -225,7 +225,7 @@ def test_an_upload_to_where_the_files_are_brings_the_manifest_alone(store, url, 
     assert ObjectStore(url).verify(4) is None
 
 
-def test_what_a_node_brings_too_late_replaces_nothing_that_counts(store, url, tmp_path):
+def test_late_upload_of_a_node_replaces_no_committed_file(store, url, tmp_path):
     manifest = referred(store, url, 4)
     file = write(tmp_path, {"w": "of another try"}, node="a", epoch=4)
 
@@ -235,7 +235,7 @@ def test_what_a_node_brings_too_late_replaces_nothing_that_counts(store, url, tm
     assert store.verify(4) is None
 
 
-def test_all_files_have_to_be_there_in_their_lengths(tmp_path, url):
+def test_all_uploaded_files_must_have_their_lengths(tmp_path, url):
     files = [write(tmp_path, node=node) for node in ("a", "b")]
     upload_file(url, 3, files[0], str(tmp_path / "a.h5"))
 

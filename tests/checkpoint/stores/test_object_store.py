@@ -106,7 +106,7 @@ def test_the_manifest_comes_last(url, saved, bucket, monkeypatch):
     assert len(there) == 2
 
 
-def test_an_upload_that_was_cut_short_goes_on_with_what_is_there(url, saved, bucket, monkeypatch):
+def test_interrupted_upload_continues_with_existing_objects(url, saved, bucket, monkeypatch):
     sent = []
     put = Bucket.put
 
@@ -132,7 +132,7 @@ def test_an_upload_that_was_cut_short_goes_on_with_what_is_there(url, saved, buc
     assert ObjectStore(url).verify(3) is None
 
 
-def test_what_a_cut_left_damaged_is_sent_again(url, saved, bucket):
+def test_object_damaged_by_an_interrupted_upload_is_sent_again(url, saved, bucket):
     upload(url, saved)
     bucket.delete(["epoch-000003/manifest.json"])
     name = min(bucket.list())
@@ -145,7 +145,7 @@ def test_what_a_cut_left_damaged_is_sent_again(url, saved, bucket):
     assert ObjectStore(url).verify(3) is None
 
 
-def test_what_arrives_otherwise_than_it_was_sent_is_not_published(url, saved, monkeypatch):
+def test_object_that_differs_from_its_source_is_not_published(url, saved, monkeypatch):
     put = Bucket.put
 
     def wrong(self, name, pieces, size_bytes):
@@ -172,7 +172,7 @@ def test_a_damaged_original_is_not_sent(url, saved, bucket):
     assert all("/b." not in name for name in bucket.list())
 
 
-def test_of_two_manifests_the_first_stays(url, saved, tmp_path, bucket):
+def test_first_of_two_manifests_stays(url, saved, tmp_path, bucket):
     other = DirectoryStore(str(tmp_path / "other"))
     write_epoch(other, 3, nodes=("a",))
     upload(url, saved)
@@ -184,7 +184,7 @@ def test_of_two_manifests_the_first_stays(url, saved, tmp_path, bucket):
     assert ObjectStore(url).verify(3) is None
 
 
-def test_who_loses_the_race_for_the_manifest_is_told(url, saved, tmp_path, bucket, monkeypatch):
+def test_losing_the_race_for_the_manifest_is_an_error(url, saved, tmp_path, bucket, monkeypatch):
     other = DirectoryStore(str(tmp_path / "other"))
     write_epoch(other, 3, nodes=("a",))
     put_new = Bucket.put_new
@@ -201,7 +201,7 @@ def test_who_loses_the_race_for_the_manifest_is_told(url, saved, tmp_path, bucke
     assert ObjectStore(url).manifest(3) == other.manifest(3)
 
 
-def test_an_answer_that_was_lost_is_no_loss(url, saved, monkeypatch):
+def test_lost_reply_of_the_store_is_tolerated(url, saved, monkeypatch):
     put_new = Bucket.put_new
     monkeypatch.setattr(
         Bucket, "put_new", lambda *arguments: put_new(*arguments) and put_new(*arguments)
@@ -212,7 +212,7 @@ def test_an_answer_that_was_lost_is_no_loss(url, saved, monkeypatch):
     assert ObjectStore(url).verify(3) is None
 
 
-def test_an_upload_that_nobody_wants_any_more_ends(url, saved, bucket):
+def test_unwanted_upload_ends(url, saved, bucket):
     answers = iter([True, True])
 
     with pytest.raises(UploadCancelledError):
@@ -229,7 +229,7 @@ def test_a_manifest_of_another_epoch_is_refused(url, saved, bucket):
         ObjectStore(url).manifest(3)
 
 
-def test_what_is_fetched_goes_with_the_store(url, saved):
+def test_downloaded_files_are_deleted_with_the_store(url, saved):
     upload(url, saved)
     store = ObjectStore(url)
     path = Path(store.path(3))

@@ -52,7 +52,7 @@ def test_a_hold_ends_with_its_object(store):
     assert store.remove((1,)) == ()
 
 
-def test_what_is_not_there_or_is_being_deleted_cannot_be_held(store):
+def test_missing_or_vanishing_epoch_cannot_be_held(store):
     assert store.hold(7) is None
     with exclude_readers(store.path(1)) as is_free:
         assert is_free
@@ -81,12 +81,12 @@ def test_a_damaged_epoch_without_a_manifest_can_be_looked_at_and_removed(store):
     assert store.remove((1,)) == ()
 
 
-def test_choices_that_go_away_each_time_end_with_words():
+def test_choice_of_vanishing_epochs_ends_with_an_error():
     with pytest.raises(CheckpointError, match="E389"):
         hold_chosen(count(1).__next__, lambda epoch: None, "runs/walk/x")
 
 
-def test_a_manifest_that_another_program_has_locked_is_not_said_to_be_deleted(store):
+def test_manifest_locked_by_another_program_is_not_reported_as_deleted(store):
     with (Path(store.path(1)) / "manifest.json").open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
 

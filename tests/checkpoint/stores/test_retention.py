@@ -29,7 +29,7 @@ def test_the_newest_stay():
     assert epochs_to_delete(CheckpointPolicy(keep_last=3), range(7)) == (1, 2, 3)
 
 
-def test_every_so_many_stay():
+def test_keep_every_keeps_each_nth_epoch():
     policy = CheckpointPolicy(keep_last=2, keep_every=3)
 
     assert epochs_to_delete(policy, range(9)) == (1, 2, 4, 5)
@@ -49,7 +49,7 @@ def test_the_highest_are_the_best_with_mode_max():
     assert epochs_to_delete(policy, range(6), {1: 0.1, 2: math.inf, 3: 0.9}) == (1, 3)
 
 
-def test_rules_without_last_keep_the_two_newest_beside_them():
+def test_rules_without_keep_last_also_keep_the_two_newest():
     assert epochs_to_delete(CheckpointPolicy(keep_every=10), range(25)) == tuple(
         epoch for epoch in range(23) if epoch % 10
     )
@@ -72,7 +72,7 @@ def test_epoch_0_the_two_newest_and_the_pinned_are_never_chosen(policy, epochs, 
 
 
 @given(POLICIES, EPOCHS, BEST)
-def test_each_rule_keeps_what_it_says(policy, epochs, best):
+def test_each_rule_keeps_its_epochs(policy, epochs, best):
     remaining = sorted(epochs - set(epochs_to_delete(policy, epochs, best)))
 
     if policy.keep_last:
@@ -99,7 +99,7 @@ def test_the_order_of_the_epochs_does_not_matter(policy, epochs):
     assert epochs_to_delete(policy, epochs) == epochs_to_delete(policy, sorted(epochs))
 
 
-def test_damaged_epochs_stay_and_stand_for_no_others():
+def test_damaged_epochs_stay_and_do_not_count():
     policy = CheckpointPolicy(keep_last=2)
 
     assert epochs_to_delete(policy, range(10), damaged=(9, 7)) == (1, 2, 3, 4, 5)

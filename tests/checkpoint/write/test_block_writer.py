@@ -41,7 +41,7 @@ def filled(path, pieces, *, direct, size=None, old=(), known=()):
 @pytest.mark.parametrize(
     "sizes", [[1], [5, 3], [BLOCK_BYTES], [7, BLOCK_BYTES * 3, 11], [17 << 20, 3], [100, 18 << 20]]
 )
-def test_what_was_put_is_in_the_file_with_the_digests_of_its_blocks(tmp_path, sizes, direct):
+def test_written_bytes_and_block_digests_are_in_the_file(tmp_path, sizes, direct):
     pieces = [RNG.integers(0, 256, size, np.uint8) for size in sizes]
 
     filling, end = filled(tmp_path / "x", pieces, direct=direct)

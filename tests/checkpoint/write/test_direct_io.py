@@ -75,7 +75,7 @@ def test_a_larger_file_gets_larger_slabs():
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-def test_pieces_stand_where_they_were_meant_to(descriptor, threaded):
+def test_pieces_are_at_their_offsets(descriptor, threaded):
     file = FileWriter(descriptor, direct=False)
     if threaded:
         file.start()
@@ -87,7 +87,7 @@ def test_pieces_stand_where_they_were_meant_to(descriptor, threaded):
     assert os.pread(descriptor, 99, 10) == b"\1" * 10 + b"\2" * 10 + b"\3" * 10
 
 
-def test_where_direct_writing_is_not_possible_the_page_cache_does_it(descriptor, monkeypatch):
+def test_without_o_direct_the_page_cache_is_used(descriptor, monkeypatch):
     file = FileWriter(descriptor, direct=True)
     refused = []
     whole = os.pwrite

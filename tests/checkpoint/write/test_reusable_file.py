@@ -78,7 +78,7 @@ def test_a_used_file_gets_the_bytes_of_a_new_one(folders, monkeypatch):
     assert sum(counts) > 0
 
 
-def test_what_did_not_change_is_not_written(folders, monkeypatch):
+def test_unchanged_blocks_are_not_written(folders, monkeypatch):
     old, new, _ = folders
     write(old, 1)
     offer(old, new)
@@ -97,7 +97,7 @@ def test_what_did_not_change_is_not_written(folders, monkeypatch):
         values_of(2) | {"text": "other words"}, {"frozen": np.zeros(400_000, np.int64)},
     ],
 )  # fmt: skip
-def test_another_layout_gets_a_whole_new_content(folders, other):
+def test_another_layout_rewrites_the_whole_file(folders, other):
     old, new, fresh = folders
     write(old, 1)
     offer(old, new)
@@ -140,7 +140,7 @@ def test_blocks_that_the_disk_forgot_are_found_in_turn(folders):
     expect(path, stored, values, 64 + 5)
 
 
-def test_a_file_that_somebody_reads_is_left_alone(folders):
+def test_file_that_is_being_read_is_not_reused(folders):
     old, new, _ = folders
     before, _ = write(old, 1)
     with h5py.File(before, "r") as reader:
@@ -196,7 +196,7 @@ def test_a_file_with_a_second_name_is_left_alone(folders):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_what_is_no_plain_file_is_replaced_and_not_written_into(tmp_path, kind):
+def test_irregular_file_is_replaced_and_not_written_into(tmp_path, kind):
     path, secret = tmp_path / "n.h5", tmp_path / "secret"
     secret.write_bytes(b"x")
     if kind == "link":
@@ -277,7 +277,7 @@ def test_a_spare_that_no_node_wanted_is_not_committed(tmp_path):
     assert {path.name for path in Path(store.path(3)).iterdir()} == {"manifest.json"}
 
 
-def test_a_removed_file_that_its_node_says_to_have_overwritten_is_not_committed(tmp_path):
+def test_removed_file_reported_as_overwritten_is_not_committed(tmp_path):
     # As where a node writes on a disk of its own: what is here has the length and the name.
     store = DirectoryStore(str(tmp_path / "checkpoints"))
     commit(store, NodeWriter("n"), 1)
@@ -296,7 +296,7 @@ def test_a_removed_file_that_its_node_says_to_have_overwritten_is_not_committed(
     assert store.epochs() == (2,)
 
 
-def test_what_is_said_to_be_unchanged_is_not_even_read(folders, monkeypatch):
+def test_unchanged_values_are_not_read(folders, monkeypatch):
     old, new, fresh = folders
     writer = NodeWriter("n")
     first, second = values_of(1), values_of(2)
@@ -317,7 +317,7 @@ def test_what_is_said_to_be_unchanged_is_not_even_read(folders, monkeypatch):
     assert (new / "n.h5").read_bytes() == write(fresh, 2, second)[0].read_bytes()
 
 
-def test_files_are_the_same_whatever_is_said_to_be_unchanged(tmp_path):
+def test_files_do_not_depend_on_the_unchanged_names(tmp_path):
     rng = np.random.default_rng(5)
     sizes = rng.integers(0, 3 * BLOCK_BYTES // 8, 9).tolist() + rng.integers(0, 900, 9).tolist()
     values = {f"x{number}": rng.random(size) for number, size in enumerate(sizes)}
@@ -340,7 +340,7 @@ def test_files_are_the_same_whatever_is_said_to_be_unchanged(tmp_path):
         (tmp_path / "n.h5").unlink()
 
 
-def test_what_is_unchanged_is_forgotten_when_the_layout_changes(folders):
+def test_changed_layout_ignores_unchanged_names(folders):
     old, new, fresh = folders
     writer = NodeWriter("n")
     values = values_of(1)
@@ -382,7 +382,7 @@ def test_a_file_that_begins_as_a_copy_of_the_last_gets_the_bytes_of_a_new_one(tm
     assert len(sharing) == 9
 
 
-def test_of_a_copy_only_what_differs_is_written_and_all_of_it_within_eight(
+def test_reflinked_file_rewrites_changes_and_all_blocks_within_eight_epochs(
     tmp_path, sharing, monkeypatch
 ):
     writer = NodeWriter("n")
@@ -423,7 +423,7 @@ def test_another_layout_shares_nothing(tmp_path, sharing):
     expect(path, stored, {"w": np.arange(900_000)}, 1)
 
 
-def test_where_files_cannot_share_blocks_it_is_tried_once(tmp_path, monkeypatch):
+def test_reflink_is_tried_once_if_unsupported(tmp_path, monkeypatch):
     asked = []
 
     def ioctl(target, request, source):

@@ -66,7 +66,7 @@ def expect(path, stored, values, epoch=1):
 @settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-def test_any_workspaces_come_back_exactly_from_one_writer(tmp_path_factory, states):
+def test_any_workspaces_round_trip_through_one_writer(tmp_path_factory, states):
     folder = tmp_path_factory.mktemp("any")
     writer = NodeWriter("n")
     for epoch, values in enumerate(states):
@@ -93,7 +93,7 @@ def test_each_epoch_has_its_own_values(tmp_path):
     writer.close()
 
 
-def test_what_was_written_before_does_not_show_in_the_bytes(tmp_path):
+def test_file_bytes_do_not_depend_on_earlier_writes(tmp_path):
     used = NodeWriter("n")
     write(used, tmp_path / "before.h5", {"x": np.full(3 << 20, 255, np.uint8), "y": "abc"})
 
@@ -104,7 +104,7 @@ def test_what_was_written_before_does_not_show_in_the_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 255, 600, 3_000])
-def test_many_small_blobs_stand_each_under_its_name(tmp_path, count):
+def test_many_small_blobs_have_their_own_names(tmp_path, count):
     values = {f"b{n:05d}": np.full((4, 33), n, np.float32) for n in range(count)}
     stored = write(NodeWriter("n"), tmp_path / "n.h5", values)
 
@@ -133,7 +133,7 @@ def test_dtypes_that_numpy_lacks_keep_their_bits(tmp_path, name):
         assert (file["blobs/w"][()] == raw).all()
 
 
-def test_a_dtype_of_a_package_that_is_not_there_is_told(tmp_path, monkeypatch):
+def test_dtype_of_a_missing_package_is_an_error(tmp_path, monkeypatch):
     stored = write(NodeWriter("n"), tmp_path / "n.h5", {"w": np.zeros(3, ml_dtypes.bfloat16)})
     from jobrun.checkpoint.hdf5 import dtypes  # noqa: PLC0415
 
@@ -196,7 +196,7 @@ def test_several_threads_may_save_through_one_writer(tmp_path):
 
 
 @pytest.mark.long
-def test_data_far_larger_than_the_slabs_are_whole(tmp_path):
+def test_data_far_larger_than_the_slabs_round_trip(tmp_path):
     values = {
         "w": np.arange(11 << 20),
         "v": np.arange(3.0),
@@ -225,7 +225,7 @@ def test_all_of_a_large_state_is_digested_without_more_threads(tmp_path, monkeyp
     assert started == ["checkpoint-writer"] * 2
 
 
-def test_it_tells_how_long_it_waited_for_the_disk(tmp_path, monkeypatch):
+def test_writer_reports_its_wait_for_the_disk(tmp_path, monkeypatch):
     whole = os.fsync
 
     def slow(descriptor):
@@ -241,7 +241,7 @@ def test_it_tells_how_long_it_waited_for_the_disk(tmp_path, monkeypatch):
     assert 0.05 <= stored.sync_seconds <= stored.seconds
 
 
-def test_a_writer_that_nobody_closes_keeps_no_file_open(tmp_path):
+def test_unclosed_writer_keeps_no_file_open(tmp_path):
     before = set(Path("/proc/self/fd").iterdir())
     for epoch in range(3):
         NodeWriter("n").write(

@@ -99,7 +99,7 @@ def test_modules_that_are_imported_count_however_deep(tmp_path):
         "__import__(f'models.{name}')",
     ],
 )  # fmt: skip
-def test_an_import_of_a_computed_name_stands_for_all_that_it_may_mean(tmp_path, line):
+def test_import_of_a_computed_name_covers_all_candidates(tmp_path, line):
     _write(
         tmp_path,
         main=f"from importlib import import_module\ndef step(x): {line}\n",
@@ -112,7 +112,7 @@ def test_an_import_of_a_computed_name_stands_for_all_that_it_may_mean(tmp_path, 
     assert "unused" not in _code(tmp_path).sources
 
 
-def test_what_cannot_be_parsed_imports_nothing(tmp_path):
+def test_unparsable_module_has_no_imports(tmp_path):
     _write(tmp_path, main="import (")
     assert set(_code(tmp_path).sources) == {"main:step"}
 
@@ -247,9 +247,7 @@ def test_a_changed_module_of_an_editable_package_is_drift(virtual_environment, t
 
 
 @pytest.mark.long
-def test_another_version_of_an_installed_package_is_told_and_refused_when_strict(
-    virtual_environment, tmp_path
-):
+def test_another_package_version_warns_and_is_refused_when_strict(virtual_environment, tmp_path):
     python, site = virtual_environment
     _installed(site, "1.0", 1)
     _write(tmp_path, main="import libdist\ndef step(x): return libdist.add(x)\n")
@@ -284,7 +282,7 @@ def test_a_package_built_from_a_folder_is_more_than_its_version(virtual_environm
     assert "packages.libdist: was 1.0 sha256:" in done.stderr.replace("E370]", "")
 
 
-def test_a_fork_runs_the_code_that_is_there_and_says_what_differs(tmp_path, monkeypatch, capsys):
+def test_fork_runs_the_present_code_and_lists_the_differences(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     _write(
         tmp_path,

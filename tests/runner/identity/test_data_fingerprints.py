@@ -37,14 +37,14 @@ def take_fingerprints(folder, more="", known=None):
     return fingerprint_data(compile_job(load_spec(str(folder / "s.yaml"))).job, folder, known)
 
 
-def test_what_init_and_epochs_read_is_recorded_and_which_of_them_does(folder):
+def test_files_read_by_init_and_epochs_are_recorded_with_the_reader(folder):
     assert {name: facts.get("read_by") for name, facts in take_fingerprints(folder).items()} == {
         "a.npy": "init",
         "b.npy": None,
     }
 
 
-def test_what_only_init_reads_counts_for_a_result_and_not_for_further_epochs(folder):
+def test_data_read_only_by_init_do_not_matter_for_further_epochs(folder):
     before = take_fingerprints(folder)
     np.save(folder / "a.npy", np.arange(5.0) + 1)
 
@@ -72,7 +72,7 @@ def test_an_unchanged_file_is_not_read_again(folder, monkeypatch):
     assert take_fingerprints(folder, known=before) == before
 
 
-def test_of_a_large_file_both_ends_count(folder, monkeypatch):
+def test_fingerprint_of_a_large_file_covers_both_ends(folder, monkeypatch):
     monkeypatch.setattr(fingerprints, "_WHOLE_BYTES", 100)
     monkeypatch.setattr(fingerprints, "_END_BYTES", 40)
     before = take_fingerprints(folder)
@@ -84,11 +84,11 @@ def test_of_a_large_file_both_ends_count(folder, monkeypatch):
     assert len(compare_data(before, take_fingerprints(folder))) == 1
 
 
-def test_what_the_job_writes_itself_is_left_out(folder):
+def test_files_written_by_the_job_have_no_fingerprint(folder):
     assert list(take_fingerprints(folder, ', {save: {B: "b.npy"}}')) == ["a.npy"]
 
 
-def test_where_programs_run_nothing_is_certain(folder):
+def test_jobs_with_programs_have_no_fingerprints(folder):
     assert take_fingerprints(folder, ", {run: [touch, x]}") == {}
 
 

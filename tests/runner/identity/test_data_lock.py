@@ -65,7 +65,7 @@ def reads_job(tmp_path):
     return _Place(tmp_path)
 
 
-def test_what_is_pinned_are_files_that_are_read_and_not_written(reads_job):
+def test_pinned_files_are_read_and_not_written(reads_job):
     job = reads_job.load()[1]
 
     assert list(find_data_files(job, reads_job.folder)) == ["data/a.npy", "data/r.npy"]
@@ -79,7 +79,7 @@ def test_a_pin_is_size_and_digest_of_all_bytes(reads_job):
     )
 
 
-def test_what_is_written_is_read_again(reads_job):
+def test_lock_file_round_trips(reads_job):
     reads_job.pin()
 
     assert lock_path(reads_job.load()[0]) == reads_job.lock
@@ -91,7 +91,7 @@ def test_without_a_lock_nothing_is_pinned(reads_job):
     assert require_locked(*reads_job.load()) == ()
 
 
-def test_a_run_goes_on_with_the_pinned_data(reads_job):
+def test_run_accepts_the_pinned_data(reads_job):
     reads_job.pin()
 
     assert reads_job.start().exit_code == 0
@@ -114,7 +114,7 @@ def test_other_data_are_refused_with_the_place_that_reads_them(reads_job, name, 
     assert not (reads_job.folder / "runs").exists()
 
 
-def test_a_resume_looks_too(reads_job):
+def test_resume_checks_the_pins_too(reads_job):
     reads_job.pin()
     reads_job.start(max_epochs=1)
     reads_job.save("a", np.arange(10.0) + 1)
@@ -144,7 +144,7 @@ def test_a_missing_file_cannot_be_pinned(reads_job):
 
 
 @pytest.mark.parametrize("text", ["<<<< mine", "[]", '{"format": 9, "files": {}}', '{"format": 1}'])
-def test_a_lock_that_cannot_be_read_is_not_passed_over(reads_job, text):
+def test_unreadable_lock_file_is_an_error(reads_job, text):
     reads_job.lock.write_text(text)
     with pytest.raises(EnvironmentFaultError) as caught:
         reads_job.start()

@@ -107,7 +107,7 @@ def test_each_change_has_its_class(changes, edit, field, kind):
         (("{every: 5 records}", "{every: 5 records, keep: {last: 3}}"), "safe"),
     ],
 )
-def test_where_saves_between_records_are_decides_how_arrays_lie_in_memory(tmp_path, edits, kind):
+def test_moving_mid_epoch_saves_is_a_semantic_change(tmp_path, edits, kind):
     loaded = []
     for number, edit in enumerate(edits):
         path = tmp_path / f"{number}.yaml"
@@ -140,7 +140,7 @@ def test_row_29_a_semantic_change_is_refused_field_by_field_with_its_place(chang
         (("ini",), ["init[0].steps[0]", "params.lr"]),
     ],
 )
-def test_what_is_accepted_stands_for_what_is_below_it(changes, accept, refused):
+def test_accepting_a_field_accepts_fields_below_it(changes, accept, refused):
     drift = changes(("w = 1.0", "w = 2.0"), ("lr: 0.1", "lr: 0.2"))
 
     try:
@@ -170,7 +170,7 @@ def test_a_variable_of_a_library_that_has_changed_is_numerics_and_shown_by_itsel
     }
 
 
-def test_row_30_other_numerics_are_told_and_refused_only_when_strict():
+def test_row_30_other_numerics_warn_and_are_refused_only_when_strict():
     drift = compare_numerics(
         {"numpy": "2.4.6", "python": "3.11.2", "blas_threads": 1, "h5py": "3.10"},
         {"numpy": "2.5.0", "python": "3.11.7", "blas_threads": 1, "h5py": "3.16", "blas": "x"},
@@ -191,7 +191,7 @@ def test_digests_are_compared_by_name():
     assert [str(change) for change in drift] == ["callables.m:g: was sha256:2, is not there"]
 
 
-def test_data_is_told_by_size_and_digest_and_never_by_time():
+def test_data_drift_shows_size_and_digest_but_no_time():
     known = {"size_bytes": 9, "mtime_ns": 1, "digest": "sha256:1"}
 
     assert compare_data({"a": known}, {"a": {**known, "mtime_ns": 2}}) == ()
@@ -200,7 +200,7 @@ def test_data_is_told_by_size_and_digest_and_never_by_time():
     assert str(change) == "data.a: was 9 bytes, sha256:1, is 9 bytes, sha256:2"
 
 
-def test_what_explains_two_changes_of_one_field_is_told_once():
+def test_explanation_of_two_changes_of_a_field_appears_once():
     changes = (Change("nodes.w.count", "semantic", "2", "4"),) * 2
     fault = Fault("E388", "'V' is not the same on all nodes", "make it so")
 
@@ -210,7 +210,7 @@ def test_what_explains_two_changes_of_one_field_is_told_once():
     assert caught.value.faults == (fault,)
 
 
-def test_the_two_commands_to_choose_from_stand_behind_the_last_fault():
+def test_suggested_commands_follow_the_last_fault():
     changes = compare_mappings("env", {"A": "1", "B": "1"}, {"A": "2", "B": "2"})
 
     with pytest.raises(DriftError) as raised:
@@ -222,7 +222,7 @@ def test_the_two_commands_to_choose_from_stand_behind_the_last_fault():
     assert last.mend.endswith("jobrun fork r")
 
 
-def test_another_h5py_is_told_and_never_refused():
+def test_another_h5py_version_is_noted_and_never_refused():
     (change,) = compare_numerics({"h5py": "3.1"}, {"h5py": "3.2"})
 
     assert change.kind == "safe"

@@ -12,7 +12,7 @@ import pytest
 from jobrun.runner.identity.environment import describe_environment
 
 
-def test_the_environment_is_json_and_says_what_numbers_depend_on():
+def test_environment_is_json_with_all_that_decides_numerics():
     environment = json.loads(json.dumps(describe_environment(), allow_nan=False))
 
     assert {"python", "numpy", "blas", "blas_threads", "cpu_features", "jobrun"} <= set(environment)
@@ -42,7 +42,7 @@ def test_variables_that_decide_how_libraries_round_are_recorded(monkeypatch):
 
 
 @pytest.mark.long
-def test_the_face_of_the_runner_does_not_load_numpy():
+def test_importing_the_runner_does_not_load_numpy():
     program = (
         "import sys, jobrun.runner.start_or_resume\n"
         "print('numpy' in sys.modules, 'h5py' in sys.modules)"

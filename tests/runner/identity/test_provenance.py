@@ -65,7 +65,7 @@ def test_commit_changes_and_lock_files_are_recorded(repository):
     assert dirty["diff"] != other["diff"]
 
 
-def test_without_git_there_is_none(tmp_path, monkeypatch):
+def test_no_git_facts_without_git(tmp_path, monkeypatch):
     assert "git" not in collect_provenance(_in(tmp_path))
     (tmp_path / ".git").write_text("gitdir: /nowhere\n")
     assert "git" not in collect_provenance(_in(tmp_path))
@@ -76,7 +76,7 @@ def test_without_git_there_is_none(tmp_path, monkeypatch):
     assert "git" not in collect_provenance(_in(tmp_path))
 
 
-def test_a_repository_runs_no_program_of_its_own(repository):
+def test_git_runs_no_program_of_the_repository(repository):
     _git(repository, "config", "core.fsmonitor", f"touch {repository}/ran; true")
     _git(repository, "config", "diff.external", f"touch {repository}/ran; true")
     (repository / "jobs" / "add.yaml").write_text(SPEC + "# more\n")

@@ -60,14 +60,14 @@ def test_a_python_job_has_a_digest_of_its_graph():
     assert digest_authored(_python()) != digest_authored(_python("x += 2"))
 
 
-def test_a_run_from_python_is_told_from_one_of_a_spec(tmp_path):
+def test_run_from_python_is_distinguished_from_run_of_a_spec(tmp_path):
     python = _run(tmp_path, _python())
     assert is_from_python(python)
     with pytest.raises(UsageError, match=r"jobrun\.resume"):
         load_recorded(python)
 
 
-def test_a_run_of_a_spec_gives_it_back(tmp_path):
+def test_recorded_spec_of_a_run_is_loaded(tmp_path):
     loaded = _spec(tmp_path)
     run = _run(tmp_path, loaded)
     assert not is_from_python(run)
@@ -86,7 +86,7 @@ def test_another_statement_is_semantic_and_names_its_task(tmp_path):
     assert (change.before, change.after) == ("x += 1", "x += 2")
 
 
-def test_another_end_is_safe(tmp_path):
+def test_changed_stop_condition_is_safe(tmp_path):
     (change,) = find_changes_since(_run(tmp_path, _python()), _python(epochs=3))
     assert (change.field, change.kind) == ("graph.stop", "safe")
 
@@ -105,14 +105,14 @@ def _changed(**settings):
 @pytest.mark.parametrize(
     "settings", [{"timeout_s": 5.0}, {"retry": Retry(2)}, {"on_error": "warn"}]
 )
-def test_what_becomes_of_a_failure_is_safe(settings):
+def test_changed_failure_handling_is_safe(settings):
     before, after = render_job(_python().job), render_job(_changed(**settings))
     (change,) = compare_graphs(before, after)
     assert (change.field, change.kind) == ("graph.limits", "safe")
 
 
 @pytest.mark.parametrize("settings", [{"instances": 2}, {"hogwild": True}])
-def test_another_way_to_run_a_task_is_semantic(settings):
+def test_changed_execution_of_a_task_is_semantic(settings):
     before, after = render_job(_python().job), render_job(_changed(**settings))
     assert {change.kind for change in compare_graphs(before, after)} == {"semantic"}
 
@@ -125,13 +125,13 @@ def test_another_way_to_run_a_task_is_semantic(settings):
         (CheckpointPolicy(nodes=("n",)), "semantic"),
     ],
 )
-def test_when_epochs_are_saved_is_safe_and_where_is_not(policy, kind):
+def test_changed_save_interval_is_safe_but_changed_directory_is_not(policy, kind):
     job = replace(_python().job, checkpoint=CheckpointPolicy())
     after = render_job(replace(job, checkpoint=policy))
     assert [change.kind for change in compare_graphs(render_job(job), after)] == [kind]
 
 
-def test_what_was_there_before_stays_beside_it(tmp_path):
+def test_earlier_recorded_jobs_are_kept(tmp_path):
     run = _run(tmp_path, _python())
     stage_authored(run.path, _python("x += 2"), _python("x += 2").job)
     install_authored(run.path, _python("x += 2"))

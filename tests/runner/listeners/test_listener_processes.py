@@ -135,9 +135,7 @@ def test_a_listener_gets_each_epoch_once_with_all_that_was_measured(folder):
         ("hang", "it did not end in time"),
     ],
 )
-def test_a_listener_that_fails_is_switched_off_once_and_ends_no_run(
-    folder, monkeypatch, failure, why
-):
+def test_failing_listener_is_disabled_once_and_the_run_continues(folder, monkeypatch, failure, why):
     monkeypatch.setenv("LISTENER", failure)
     monkeypatch.setattr(listener_processes, "_LAST_S", 0.5 if failure == "hang" else 60.0)
 
@@ -148,7 +146,7 @@ def test_a_listener_that_fails_is_switched_off_once_and_ends_no_run(
     assert warning.startswith(f"the listener 'recorder' is switched off: {why}")
 
 
-def test_a_listener_that_does_not_keep_up_is_switched_off(folder, monkeypatch):
+def test_slow_listener_is_disabled(folder, monkeypatch):
     monkeypatch.setenv("LISTENER", "hang")
     monkeypatch.setattr(listener_processes, "_MOST_WAITING_BYTES", -1)
 
@@ -158,7 +156,7 @@ def test_a_listener_that_does_not_keep_up_is_switched_off(folder, monkeypatch):
     assert "it does not keep up with the run" in warning
 
 
-def test_a_listener_that_is_not_there_is_refused_before_anything_runs(folder):
+def test_unknown_listener_is_refused_before_the_run(folder):
     with pytest.raises(EnvironmentFaultError, match=r"E224.*did you mean 'recorder'"):
         _in_process(folder, listeners=("recordr",))
     assert not (folder / "runs").exists()
@@ -194,7 +192,7 @@ def test_a_run_that_was_killed_leaves_what_it_had_sent(folder):
     assert _got(folder)[0] == ALL[:3]
 
 
-def test_what_a_failed_attempt_has_measured_is_not_sent(tmp_path, monkeypatch):
+def test_metrics_of_a_failed_attempt_are_not_sent(tmp_path, monkeypatch):
     lines = []
 
     class Pipe:

@@ -30,7 +30,7 @@ class TestTensorBoard(ListenerContract):
         return lambda run: _points(EventAccumulator(str(run.directory / "tensorboard")))
 
 
-def test_a_tensorboard_that_watches_sees_points_at_once_and_forgets_lost_ones(tmp_path):
+def test_open_tensorboard_sees_new_points_and_forgets_lost_ones(tmp_path):
     run = listened_run(tmp_path)
     first = TensorBoardListener()
     first.begin(run, [])

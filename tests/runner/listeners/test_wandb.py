@@ -63,7 +63,7 @@ class TestWandb(ListenerContract):
         return lambda run: _read(run.directory / "wandb")[0]
 
 
-def test_a_run_that_was_synced_is_kept_and_the_next_is_whole_under_another_id(tmp_path):
+def test_synced_run_is_kept_and_the_next_gets_another_id(tmp_path):
     run = listened_run(tmp_path)
     start("wandb", run, {}, {1: {"loss": 0.5}, 2: {"loss": 0.5}})
     (first,) = (run.directory / "wandb").glob("offline-run-*")

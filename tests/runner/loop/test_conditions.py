@@ -42,7 +42,7 @@ def test_a_condition_on_the_state_stops_when_it_holds():
     assert not stops(WHEN, Progress(epoch=1), holds=False)
 
 
-def test_time_is_that_of_the_whole_run():
+def test_time_limit_counts_the_whole_run():
     assert not stops(StopAfterTime(10.0), Progress(epoch=1, elapsed_s=9.9))
     assert stops(StopAfterTime(10.0), Progress(epoch=1, elapsed_s=10.0))
 
@@ -51,7 +51,7 @@ def test_endless_never_stops():
     assert not stops(Endless(), Progress(epoch=10**9))
 
 
-def test_nothing_is_looked_at_after_init():
+def test_stop_conditions_are_not_checked_after_init():
     conditions = (WHEN, StopAfterTime(0.0))
 
     assert find_stop_reasons(conditions, Progress(epoch=0, elapsed_s=1.0), lambda probe: True) == ()
@@ -87,13 +87,13 @@ def test_patience_ends_after_epochs_without_improvement(values, stopped):
     assert run_patience(StopWithoutImprovement("loss", 2), values) == stopped
 
 
-def test_a_small_gain_is_none():
+def test_gain_below_min_delta_does_not_count():
     condition = StopWithoutImprovement("loss", 1, min_delta=0.5)
 
     assert run_patience(condition, [5, 4.4, 4.0]) == 3
 
 
-def test_more_patience_goes_on_with_the_count_as_it_stands():
+def test_raised_patience_keeps_the_count():
     few, many = StopWithoutImprovement("loss", 2), StopWithoutImprovement("loss", 3)
     patience = update_patience((few,), (), {"loss": 1.0})
     patience = update_patience((few,), patience, {"loss": 1.0})

@@ -201,7 +201,7 @@ def test_resumed_after_the_last_epoch_it_runs_download_and_exit_and_no_epoch():
     assert bench.calls == ["load 2", "loaded 2", "settle", "finish", "download 2", "exit 2"]
 
 
-def test_a_finished_run_resumed_runs_nothing_more():
+def test_resumed_finished_run_runs_nothing():
     bench = Bench(job(), resumed=ResumePoint(Progress(epoch=2), LOAD, ended=True))
 
     progress = bench.run()
@@ -210,7 +210,7 @@ def test_a_finished_run_resumed_runs_nothing_more():
     assert progress.stopping
 
 
-def test_a_finished_run_whose_limit_was_raised_goes_on():
+def test_finished_run_with_a_raised_limit_continues():
     bench = Bench(
         job(stop=(StopAfterEpochs(3),)), resumed=ResumePoint(Progress(2), LOAD, ended=True)
     )
@@ -288,14 +288,14 @@ def test_a_failed_epoch_is_not_saved_and_nothing_runs_after_it():
     assert bench.calls == ["init 0", "settle", "save 0", "epoch 1"]
 
 
-def test_a_condition_must_be_a_bool():
+def test_condition_must_be_a_bool():
     with pytest.raises(TaskFailedError, match="must be true or false, and is 1") as raised:
         Bench(job(stop=(StopWhen(probe("x", X)),))).run()
 
     assert raised.value.faults[0].code == "E366"
 
 
-def test_metrics_are_measured_after_every_epoch_and_told():
+def test_metrics_are_measured_and_reported_after_every_epoch():
     bench = Bench(job(metrics=(("x", probe("x", X)),)))
 
     bench.run()
@@ -363,7 +363,7 @@ def test_a_dropped_epoch_is_not_saved():
     assert bench.calls[-1] == "epoch 1"
 
 
-def test_an_interrupt_has_an_error_of_its_own():
+def test_interrupt_raises_its_own_error():
     def interrupt(blobs, epoch):
         blobs["x"] += 1
         bench.requests._note("signal SIGINT", interrupted=True)
@@ -385,7 +385,7 @@ def test_no_more_epochs_than_this_invocation_may_run():
     assert bench.calls[-1] == "save 1"
 
 
-def test_a_run_that_ends_just_there_has_ended():
+def test_run_ending_at_a_safe_point_has_ended():
     assert Bench(job(), limits=RunLimits(max_epochs=2)).run().epoch == 2
 
 
@@ -396,7 +396,7 @@ def test_an_added_stop_condition_ends_the_run_in_good_order():
     assert bench.calls[-1] == "exit 1"
 
 
-def test_patience_goes_on_over_a_resume():
+def test_patience_survives_a_resume():
     stop = (StopWithoutImprovement("x", 3),)
     values = [5, 4, 4, 4, 4, 4, 4]
 
@@ -455,7 +455,7 @@ def test_a_constant_that_comes_out_differently_is_drift():
     Bench(changed, resumed=replace(resumed, accept=("constants",))).run()
 
 
-def test_saves_that_were_passed_over_are_told_at_the_end():
+def test_failed_saves_are_reported_at_the_end():
     bench = Bench(job(), resumed=ResumePoint(Progress(epoch=2, failed_saves=3), LOAD))
 
     bench.run()

@@ -74,7 +74,7 @@ def no_waits(monkeypatch):
     monkeypatch.setattr(NodeFailover, "_pause", lambda self: None)
 
 
-def test_without_anything_saved_a_run_begins_anew_and_ends_alike():
+def test_run_without_saves_restarts_from_init_with_the_same_result():
     bench = Bench(2)
 
     progress = bench.run()
@@ -108,7 +108,7 @@ def test_too_many_losses_without_a_new_epoch_are_an_error():
     assert bench.session.calls.count("renew") == 2
 
 
-def test_a_loss_while_another_is_made_good_counts_too():
+def test_loss_during_a_replacement_counts_too():
     bench = Bench(1, renewals=[lost("other")])
 
     progress = bench.run()
@@ -127,7 +127,7 @@ def test_further_losses_are_waited_for_longer():
     assert waits == ["", " in 1 s", " in 2 s", " in 4 s"]
 
 
-def test_without_losses_to_be_borne_the_first_ends_it():
+def test_without_max_failures_the_first_loss_ends_the_run():
     bench = Bench(1)
     job = Job("j", Cluster((Node("n"),)), TaskGroup("init"), EPOCH, stop=(StopAfterEpochs(1, ""),))
     bench.session.blobs["x"] = 0
@@ -156,7 +156,7 @@ def test_a_request_to_end_is_obeyed_instead():
     assert caught.value.exit_code == 75
 
 
-def test_the_newest_saved_epoch_is_the_one_to_go_on_from(tmp_path):
+def test_run_continues_from_the_newest_saved_epoch(tmp_path):
     class Saver(NoSaver):
         saved = 4
 

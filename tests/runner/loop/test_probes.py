@@ -74,7 +74,7 @@ def test_a_bool_may_be_of_any_kind(value):
 
 
 @pytest.mark.parametrize("value", [1, 0.5, np.int64(1), "yes", None, np.array([True, False])])
-def test_truthiness_is_not_enough(value):
+def test_condition_that_is_truthy_but_no_bool_is_refused(value):
     evaluator, probe = look(value)
 
     with pytest.raises(TaskFailedError, match="must be true or false"):
@@ -94,7 +94,7 @@ def test_a_metric_is_a_python_scalar(value):
 
 
 @pytest.mark.parametrize("value", [np.ones(2), None, 1j, [1]])
-def test_anything_else_is_no_metric(value):
+def test_other_values_are_no_metric(value):
     evaluator, probe = look(value)
 
     with pytest.raises(TaskFailedError, match="metric 'm' must be one number") as raised:
@@ -102,7 +102,7 @@ def test_anything_else_is_no_metric(value):
     assert raised.value.faults[0].code == "E367"
 
 
-def test_what_cannot_be_evaluated_has_its_place():
+def test_expression_error_has_its_position():
     where = Origin("j.yaml", 4, 5)
     expr = Binary(NodeBlob("a", "x"), "@", NodeBlob("b", "x"))
 

@@ -63,7 +63,7 @@ class Bench:
         return [event.text for event in self.events if isinstance(event, Noted)]
 
 
-def test_nothing_is_kept_where_nobody_declares_retry():
+def test_no_snapshot_is_taken_without_retry():
     bench = Bench()
 
     assert bench.run(PLAIN) == {"made": 3}
@@ -86,7 +86,7 @@ def test_a_retry_starts_with_the_bits_of_the_first_attempt():
     ]
 
 
-def test_each_retry_is_told_with_its_reason():
+def test_each_retry_is_reported_with_its_reason():
     bench = Bench(failure("patient"), failure("lazy"))
 
     bench.run(PATIENT, LAZY)
@@ -101,7 +101,7 @@ def test_each_retry_is_told_with_its_reason():
     assert retried == [GroupRetried("epoch", 3, 1), GroupRetried("epoch", 3, 2)]
 
 
-def test_when_no_retry_is_left_the_last_failure_stands_and_all_were_told():
+def test_last_failure_is_raised_when_no_retry_is_left():
     errors = [failure("patient") for _ in range(3)]
     bench = Bench(*errors)
 
@@ -119,14 +119,14 @@ def test_each_task_counts_its_own_failures():
     assert bench.run(PATIENT, LAZY) == {"made": 3}
 
 
-def test_one_that_has_none_left_ends_it_for_all():
+def test_task_without_retries_left_fails_the_group():
     bench = Bench(failure("lazy"), failure("lazy", "patient"))
 
     with pytest.raises(TaskFailedError):
         bench.run(PATIENT, LAZY)
 
 
-def test_failures_of_two_at_once_wait_the_longer_backoff():
+def test_two_simultaneous_failures_wait_the_longer_backoff():
     bench = Bench(failure("lazy", "patient"))
 
     bench.run(PATIENT, LAZY)
@@ -144,7 +144,7 @@ def test_failures_of_two_at_once_wait_the_longer_backoff():
         ValueError("a defect"),
     ],
 )
-def test_what_is_no_failure_of_such_a_task_is_not_tried_again(error):
+def test_failures_of_other_tasks_are_not_retried(error):
     bench = Bench(error)
 
     with pytest.raises(type(error)) as caught:
@@ -175,7 +175,7 @@ def test_a_request_to_end_is_obeyed_instead_of_a_retry():
     assert bench.session.calls == ["snapshot", "epoch 3"]
 
 
-def test_the_count_begins_anew_with_each_run_of_the_group():
+def test_retries_are_counted_per_run_of_the_group():
     bench = Bench(failure("lazy"))
     bench.run(LAZY)
     bench.session.blobs["x"] = 2
@@ -369,7 +369,7 @@ def test_without_a_retry_it_drops_the_epoch_and_a_longer_limit_is_no_drift(tmp_p
     assert walk.run.record.status == "finished"
 
 
-def test_a_failure_that_is_only_told_leaves_the_result_alone(tmp_path):
+def test_warned_failure_does_not_change_the_result(tmp_path):
     walk = flaky(
         tmp_path / "told",
         (

@@ -48,7 +48,7 @@ def _checked(path):
     return check_types(job, infer_header_types(job, path.parent))
 
 
-def test_what_a_file_makes_impossible_has_its_place(spec):
+def test_fault_caused_by_a_file_has_its_position(spec):
     path = spec()
 
     (fault,) = _checked(path)
@@ -58,14 +58,14 @@ def test_what_a_file_makes_impossible_has_its_place(spec):
     assert (fault.where.line, fault.path) == (9, "epoch/fit/steps[0]")
 
 
-def test_a_file_that_is_not_there_tells_nothing(spec):
+def test_missing_data_file_gives_no_type_fault(spec):
     path = spec()
     (path.parent / "x.npy").unlink()
 
     assert _checked(path) == ()
 
 
-def test_a_file_that_the_job_writes_tells_nothing(spec):
+def test_data_file_written_by_the_job_gives_no_type_fault(spec):
     path = spec("- save: {X: x.npy}")
 
     assert _checked(path) == ()
@@ -79,7 +79,7 @@ def test_a_file_that_a_program_may_write_makes_a_warning(spec):
     assert fault.severity == "warning"
 
 
-def test_what_is_known_has_dtype_shape_and_bytes(spec):
+def test_known_blob_types_have_dtype_shape_and_bytes(spec):
     path = spec()
 
     types = infer_header_types(_job(path), path.parent)
@@ -100,7 +100,7 @@ def test_it_is_a_fault_of_the_spec_before_anything_runs(spec):
 
 
 @pytest.mark.parametrize("command", ["validate", "plan", "run"])
-def test_every_command_says_so(spec, capsys, command, tmp_path, monkeypatch):
+def test_every_command_refuses_it(spec, capsys, command, tmp_path, monkeypatch):
     path = spec()
     monkeypatch.chdir(tmp_path)
 

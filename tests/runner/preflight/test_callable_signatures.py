@@ -40,7 +40,7 @@ def test_a_missing_argument_is_named_at_the_step(tmp_path):
     assert fault.mend == "write with: {rate: …}, or give the parameter a default"
 
 
-def test_a_misspelt_argument_is_one_fault_with_the_name_that_was_meant(tmp_path):
+def test_misspelt_argument_is_one_fault_with_the_nearest_name(tmp_path):
     assert messages(tmp_path, "def f(x, rate): ...", ["x", "rat"]) == [
         ("m:f has no parameter 'rat'", "did you mean 'rate'?")
     ]
@@ -121,7 +121,7 @@ def test_exactly_what_python_refuses_is_a_fault(signature, text, function, tmp_p
         "import sys\ndef f(x): ...\nsys.modules[__name__] = other",
     ],
 )
-def test_where_the_text_does_not_decide_it_there_is_no_fault(text, tmp_path):
+def test_unclear_source_is_no_fault(text, tmp_path):
     assert faults(tmp_path, text, []) == []
 
 
@@ -150,7 +150,7 @@ def test_installed_modules_are_checked_and_not_imported(tmp_path):
     assert "colorsys" not in sys.modules
 
 
-def test_what_is_given_without_being_asked_for_is_what_runs_give():
+def test_implicit_call_arguments_match_the_runtime():
     assert set(_EXTRAS) == CALL_EXTRAS
 
 
@@ -169,7 +169,7 @@ def test_what_is_given_without_being_asked_for_is_what_runs_give():
         ("def (", True),
     ],
 )
-def test_whether_a_module_defines_a_name(tmp_path, text, is_defined):
+def test_definition_in_a_module_is_found(tmp_path, text, is_defined):
     (tmp_path / "m.py").write_text(text)
 
     assert find_definition(tmp_path / "m.py", "f")[0] is is_defined

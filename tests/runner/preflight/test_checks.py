@@ -53,7 +53,7 @@ def test_a_missing_file_is_a_fault_with_its_place_and_the_nearest_name(tmp_path)
     assert "did you mean 'digits.npz'" in fault.mend
 
 
-def test_of_a_missing_file_only_data_files_are_listed(tmp_path):
+def test_missing_file_error_lists_only_data_files(tmp_path):
     (tmp_path / "job.yaml").touch()
     (tmp_path / "other.csv").touch()
 
@@ -148,7 +148,7 @@ def test_errors_are_refused_all_together_and_warnings_are_not(tmp_path):
 @pytest.mark.parametrize(
     "rules", [(("*", "zstd"),), (("w", "none"), ("*", "deflate"), ("v", "lz4"))]
 )
-def test_a_codec_whose_package_is_not_there_is_told(rules, tmp_path, monkeypatch):
+def test_codec_without_its_package_is_a_fault(rules, tmp_path, monkeypatch):
     policy = CheckpointPolicy(compression=rules, compression_at=WHERE)
     monkeypatch.setitem(sys.modules, "hdf5plugin", None)
 

@@ -59,7 +59,7 @@ def test_row_49_what_is_unusual_is_named_with_its_consequence(kind, word):
     assert word in fault.message
 
 
-def test_row_49_a_disk_is_not_worth_a_word():
+def test_row_49_local_disk_gives_no_warning():
     assert check_file_system(Path("/x"), "ext4") == ()
     assert check_file_system(Path("/x"), "") == ()
 
@@ -83,7 +83,7 @@ def test_a_probe_that_cannot_be_synced_is_removed(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_little_space_is_a_warning(tmp_path, monkeypatch):
+def test_low_disk_space_is_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_LITTLE_SPACE_BYTES", 1 << 62)
     disk(monkeypatch, free_bytes=200 << 10)
 
@@ -100,11 +100,11 @@ def disk(monkeypatch, *, free_bytes=1 << 30, files=1000, free_files=1000):
     monkeypatch.setattr(os, "statvfs", lambda path: facts)
 
 
-def test_room_enough_says_nothing(tmp_path):
+def test_enough_space_gives_no_fault(tmp_path):
     space.require_space(str(tmp_path), 1000, 2)
 
 
-def test_row_43_too_little_room_says_what_is_needed_and_what_is_free(monkeypatch):
+def test_row_43_too_little_space_reports_needed_and_free_bytes(monkeypatch):
     disk(monkeypatch, free_bytes=1 << 20)
 
     with pytest.raises(EnvironmentFaultError) as raised:
@@ -124,7 +124,7 @@ def test_files_that_are_overwritten_need_no_room(monkeypatch, tmp_path):
         space.require_space("/x", 4 << 20, 1, over=str(tmp_path))
 
 
-def test_row_43_too_few_inodes_are_told_as_files(monkeypatch):
+def test_row_43_too_few_inodes_are_reported_as_files(monkeypatch):
     disk(monkeypatch, free_files=3)
 
     with pytest.raises(EnvironmentFaultError, match="can hold 3 more files"):
@@ -137,5 +137,5 @@ def test_a_file_system_without_inodes_is_no_fault(monkeypatch):
     space.require_space("/x", 1, 1)
 
 
-def test_a_place_that_is_not_there_is_told_elsewhere(tmp_path):
+def test_missing_directory_is_left_to_the_writer(tmp_path):
     space.require_space(str(tmp_path / "nowhere"), 1, 1)

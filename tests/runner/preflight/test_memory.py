@@ -28,7 +28,7 @@ def compiled(folder: Path, *steps: str) -> Job:
     return compile_job(load_spec(str(path))).job
 
 
-def test_row_23_state_larger_than_memory_is_told_in_bytes_before_it_is_made(tmp_path):
+def test_row_23_state_larger_than_memory_is_a_fault_with_its_size(tmp_path):
     job = compiled(tmp_path, "w = zeros((1000000, 1000000, 8))", "v = zeros(3)")
 
     (fault,) = check_memory(infer_header_types(job, tmp_path), available_bytes=8 << 30)
@@ -45,13 +45,13 @@ def test_the_nodes_share_the_machine(tmp_path):
     assert not check_memory(infer_header_types(job, tmp_path), available_bytes=16_000)
 
 
-def test_what_is_not_known_is_not_held_against_the_job(tmp_path):
+def test_unknown_sizes_are_no_fault(tmp_path):
     job = compiled(tmp_path, "w = unique(rng.random(5))")
 
     assert not check_memory(infer_header_types(job, tmp_path), available_bytes=0)
 
 
-def test_the_header_of_a_data_file_tells_a_size_and_a_broken_file_nothing(tmp_path):
+def test_data_file_header_gives_a_size_and_a_broken_file_none(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 5)))
     (tmp_path / "y.npy").write_bytes(b"no")
 

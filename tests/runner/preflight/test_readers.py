@@ -55,12 +55,12 @@ def test_sound_files_have_no_faults(folder):
         ("fields: {x: {values: y, lengths: few}}, shard: instance", "E232"),
     ],
 )
-def test_what_no_run_could_get_over_is_told_before(folder, keys, code):
+def test_preflight_reports_faults_that_no_run_could_survive(folder, keys, code):
     assert _faults(folder, keys) == [(code, "readers.r")]
     assert (code, "readers.r") in _faults(folder, keys, preflight)
 
 
-def test_files_and_members_that_are_missing_are_told_as_those_of_loads(folder):
+def test_missing_reader_files_are_faults_like_those_of_loads(folder):
     assert _faults(folder, "fields: {x: nope}", preflight) == [("E281", "readers.r")]
     for pair in ("{values: nope, lengths: n}", "{values: y, lengths: nope}"):
         assert _faults(folder, f"fields: {{x: {pair}}}", preflight) == [("E281", "readers.r")]

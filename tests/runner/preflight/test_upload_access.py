@@ -32,7 +32,7 @@ def saying(monkeypatch, code):
     monkeypatch.setattr(Bucket, "put_new", no)
 
 
-def test_a_place_that_can_be_written_to_is_good_and_stays_empty(tmp_path):
+def test_writable_bucket_passes_and_stays_empty(tmp_path):
     to = f"memory://{tmp_path.name}/x"
 
     assert check(to) == ()
@@ -54,7 +54,9 @@ def test_directories_and_jobs_without_checkpoints_are_not_looked_at():
         ("E331", False, ("W184", "warning")),
     ],
 )
-def test_what_may_pass_is_a_warning_unless_it_is_required(monkeypatch, code, required, expected):
+def test_transient_store_error_is_a_warning_unless_the_upload_is_required(
+    monkeypatch, code, required, expected
+):
     saying(monkeypatch, code)
 
     (fault,) = check("memory://b", required=required)

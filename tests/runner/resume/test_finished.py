@@ -26,12 +26,12 @@ def spoil(walk, epoch=4):
     path.write_bytes(data)
 
 
-def test_a_sound_one_returns_at_once_and_says_nothing(walk):
+def test_sound_finished_run_returns_immediately_without_events(walk):
     assert walk.resume().exit_code == 0
     assert walk.events == []
 
 
-def test_a_damaged_newest_checkpoint_is_told_with_the_way_to_make_it_again(walk):
+def test_damaged_newest_checkpoint_warns_how_to_recompute_it(walk):
     spoil(walk)
 
     result = walk.resume()
@@ -46,19 +46,19 @@ def test_a_damaged_newest_checkpoint_is_told_with_the_way_to_make_it_again(walk)
     assert "--epoch" in warning.text
 
 
-def test_a_newest_checkpoint_that_is_gone_is_told(walk):
+def test_missing_newest_checkpoint_is_reported(walk):
     shutil.rmtree(walk.run.path / "checkpoints" / "epoch-000004")
 
     assert find_newest_damage(walk.run) == ("epoch 4 was saved and is gone; there are epochs 0-3")
 
 
-def test_older_damage_is_nobodys_concern(walk):
+def test_damage_of_older_epochs_is_ignored(walk):
     spoil(walk, 2)
 
     assert find_newest_damage(walk.run) == ""
 
 
-def test_more_epochs_on_a_damaged_end_go_on_from_the_last_good_one(walk):
+def test_extended_run_continues_from_the_last_good_epoch(walk):
     expected = walk.state(4)
     spoil(walk)
 

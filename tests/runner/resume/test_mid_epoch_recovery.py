@@ -30,7 +30,7 @@ def _plan(root, recovery=None, journal=None, **more):
     )
 
 
-def test_without_any_the_next_epoch_begins_at_its_beginning(root):
+def test_without_mid_epoch_checkpoints_the_epoch_starts_at_its_beginning(root):
     assert _plan(root).records == 0
 
 
@@ -43,20 +43,20 @@ def test_the_newest_of_the_next_epoch_is_chosen_and_older_ones_go(root):
     assert plan.over == ((1, 2),)
 
 
-def test_one_whose_promise_a_crash_cut_off_is_promised_now(root):
+def test_unacknowledged_mid_epoch_checkpoint_is_acknowledged_on_recovery(root):
     _save(root, (1, 2))
 
     assert _plan(root).acknowledge
     assert not _plan(root, said=JournalContents(within=(1, 2))).acknowledge
 
 
-def test_those_of_an_epoch_that_is_saved_go(root):
+def test_mid_epoch_checkpoints_of_a_saved_epoch_are_removed(root):
     _save(root, (1, 2))
 
     assert _plan(root, RecoveryPlan(1)).over == ((1, 2),)
 
 
-def test_a_step_back_puts_later_ones_aside(root):
+def test_rewind_sets_later_mid_epoch_checkpoints_aside(root):
     _save(root, (1, 2), (2, 4))
 
     plan = _plan(root, RecoveryPlan(0, 1, rewind=True))
@@ -65,7 +65,7 @@ def test_a_step_back_puts_later_ones_aside(root):
     assert plan.aside == ((1, 2), (2, 4))
 
 
-def test_one_of_another_generation_is_put_aside(root):
+def test_mid_epoch_checkpoint_of_another_generation_is_set_aside(root):
     _save(root, (1, 2))
 
     plan = _plan(root, RecoveryPlan(0, 7))
@@ -73,14 +73,14 @@ def test_one_of_another_generation_is_put_aside(root):
     assert (plan.records, plan.aside) == (0, ((1, 2),))
 
 
-def test_one_that_was_promised_and_is_gone_is_refused(root):
+def test_missing_acknowledged_mid_epoch_checkpoint_is_refused(root):
     _save(root, (1, 2))
 
     with pytest.raises(CheckpointError, match="after 4 of its records"):
         _plan(root, said=JournalContents(within=(1, 4)))
 
 
-def test_an_older_one_will_do_where_that_is_allowed(root):
+def test_allow_lost_accepts_an_older_mid_epoch_checkpoint(root):
     _save(root, (1, 2))
 
     plan = _plan(root, said=JournalContents(within=(1, 4)), allow_lost=True)
@@ -88,7 +88,7 @@ def test_an_older_one_will_do_where_that_is_allowed(root):
     assert (plan.records, plan.lost) == (2, 4)
 
 
-def test_what_is_lost_is_not_missed_again(root, tmp_path):
+def test_accepted_loss_is_not_reported_again(root, tmp_path):
     _save(root, (1, 2))
     plan = _plan(root, said=JournalContents(within=(1, 4)), allow_lost=True)
     journal = Journal.open(tmp_path, RUN_ID)
@@ -101,7 +101,7 @@ def test_what_is_lost_is_not_missed_again(root, tmp_path):
     assert list_mid_epochs(root) == ((1, 2),)
 
 
-def test_a_whole_epoch_takes_the_place_of_what_was_promised_within(tmp_path):
+def test_whole_epoch_replaces_a_mid_epoch_acknowledgement(tmp_path):
     journal = Journal.open(tmp_path, RUN_ID)
     journal.acknowledge_within(1, 4, 0)
     journal.acknowledge(1, 0)

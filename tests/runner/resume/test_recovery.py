@@ -83,7 +83,7 @@ def test_row_65_a_promised_epoch_that_is_gone_is_refused(existing, bad, message)
     assert raised.value.faults[0].code == "E357"
 
 
-def test_epochs_that_retention_deleted_may_be_absent_beside_a_damaged_one():
+def test_epochs_deleted_by_retention_are_not_missed():
     recovery = plan([0, 2], [0, 1, 2], [2], deleted=frozenset({1}))
 
     assert recovery.epoch == 0
@@ -116,7 +116,7 @@ def test_a_wanted_epoch_that_is_damaged_is_not_replaced_by_another():
         plan([0, 1, 2], [2], bad=[1], wanted=1)
 
 
-def test_a_step_back_that_a_crash_cut_short_is_finished():
+def test_interrupted_rewind_is_completed():
     recovery = plan_recovery(
         (0, 1, 2, 3),
         JournalContents((0, 1), rewound_to=1, generation=1),
@@ -128,7 +128,7 @@ def test_a_step_back_that_a_crash_cut_short_is_finished():
     assert recovery == RecoveryPlan(1, 1, superseded=((2, 0), (3, 0)))
 
 
-def test_epochs_made_after_a_step_back_count():
+def test_epochs_saved_after_a_rewind_count():
     recovery = plan_recovery(
         (0, 1, 2),
         JournalContents((0, 1, 2), rewound_to=1, generation=1),
@@ -140,7 +140,7 @@ def test_epochs_made_after_a_step_back_count():
     assert recovery == RecoveryPlan(2, 1)
 
 
-def test_a_damaged_manifest_after_a_step_back_is_damage_and_not_a_loss():
+def test_damaged_manifest_after_a_rewind_is_damage_and_no_loss():
     recovery = plan_recovery(
         (0, 1, 2),
         JournalContents((0, 1, 2), rewound_to=0, generation=1),
@@ -171,7 +171,7 @@ def journal(tmp_path):
     journal.close()
 
 
-def test_damaged_epochs_are_told_of_and_kept_out_of_the_way(tmp_path, store, journal):
+def test_damaged_epochs_are_reported_and_set_aside(tmp_path, store, journal):
     events = []
     recovery = RecoveryPlan(1, 0, (Damage(3, "bad"), Damage(2, "worse")), rewind=True)
 
@@ -208,7 +208,7 @@ def test_a_damaged_manifest_has_no_generation(store):
     assert generation_reader(store)(2) is None
 
 
-def test_row_65_with_the_users_word_an_older_epoch_is_taken():
+def test_row_65_allow_lost_takes_an_older_epoch():
     recovery = plan_recovery(
         (0, 1), JournalContents((0, 1, 2)), lambda epoch: None, lambda epoch: 0, 0, allow_lost=True
     )
@@ -223,7 +223,7 @@ def test_row_65_nothing_makes_a_run_start_over_by_itself():
         )
 
 
-def test_row_65_what_is_lost_is_said_and_the_journal_goes_back(tmp_path, store, journal):
+def test_row_65_lost_epochs_are_reported_and_the_journal_rewound(tmp_path, store, journal):
     journal.acknowledge(4, 0)
     events = []
 

@@ -70,7 +70,7 @@ def test_other_nodes_give_each_row_that_is_left_once(tmp_path, counts, shuffle):
     assert runs.seen() == [1.0] * ROWS
 
 
-def test_it_is_told_when_a_pass_is_divided_anew(tmp_path):
+def test_redistribution_of_a_pass_is_noted(tmp_path):
     runs = _Runs(tmp_path, READING)
     runs.run(2, max_epochs=1)
     runs.run(3)
@@ -89,7 +89,7 @@ def test_other_instances_give_each_row_that_is_left_once(tmp_path, counts):
     assert runs.seen() == [1.0] * ROWS
 
 
-def test_a_node_with_other_state_is_not_made_up(tmp_path):
+def test_missing_state_of_a_node_is_not_invented(tmp_path):
     runs = _Runs(tmp_path, READING.replace("task: i, node: trainer", "task: i, node: '*'"))
     runs.spec = runs.spec.replace("epoch:", "  - {{task: j, node: w_*, steps: [k = 1]}}\nepoch:")
     runs.spec = runs.spec.replace("init: [{{", "init:\n  - {{").replace("{more}]}}]", "{more}]}}")
@@ -102,7 +102,7 @@ def test_a_node_with_other_state_is_not_made_up(tmp_path):
     assert "w_2" in caught.value.faults[0].message
 
 
-def test_records_side_by_side_are_refused_with_words(tmp_path):
+def test_unsupported_parallel_records_are_refused_with_reason(tmp_path):
     zipped = READING.replace(
         "readers: {{r: {{",
         "readers: {{r: {{zip: [a, b]}}, b: {{counter: {{stop: 24}}, fields: [y], restart: never,"

@@ -23,7 +23,7 @@ def _told(first, second):
         ("{x}", "{y}", "'{x}' on a, '{y}' on b"),
     ],
 )
-def test_the_first_difference_is_told(first, second, message):
+def test_first_difference_is_described(first, second, message):
     assert _told(first, second).startswith(message)
 
 
@@ -32,7 +32,7 @@ def test_the_same_bits_are_no_difference(value):
     assert describe_difference(value, value) == ""
 
 
-def test_numbers_that_are_none_are_the_same_if_their_bits_are():
+def test_nans_with_equal_bits_are_equal():
     assert describe_difference(np.array([np.nan]), np.array([np.nan])) == ""
 
 

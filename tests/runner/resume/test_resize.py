@@ -51,7 +51,7 @@ def test_rows_are_put_together_and_divided_by_the_rule_of_shares(tmp_path, unbro
     assert job.whole(5) == unbroken.whole(5)
 
 
-def test_what_is_the_same_on_all_nodes_is_so_on_new_ones(tmp_path, unbroken):
+def test_replicated_state_is_copied_to_new_nodes(tmp_path, unbroken):
     job = Elastic(tmp_path)
     job.run(2, max_epochs=3)
     job.run(4)
@@ -76,7 +76,7 @@ def test_a_name_without_a_count_is_a_family_of_one(tmp_path, unbroken):
     assert job.whole(5) == unbroken.whole(5)
 
 
-def test_the_change_is_told_and_written_into_the_run(tmp_path):
+def test_resize_is_noted_and_recorded(tmp_path):
     job = Elastic(tmp_path)
     job.run(2, max_epochs=2)
     job.run(4, max_epochs=1)
@@ -98,7 +98,7 @@ def test_the_change_is_told_and_written_into_the_run(tmp_path):
     ]
 
 
-def test_a_count_can_go_and_come_back(tmp_path, unbroken):
+def test_node_count_can_be_removed_and_restored(tmp_path, unbroken):
     job = Elastic(tmp_path)
     for count in (2, 3, 2):
         job.run(count, max_epochs=1)
@@ -108,7 +108,7 @@ def test_a_count_can_go_and_come_back(tmp_path, unbroken):
     assert job.whole(5) == unbroken.whole(5)
 
 
-def test_an_older_epoch_may_be_the_one_to_go_on_from(tmp_path, unbroken):
+def test_resize_can_start_from_an_older_epoch(tmp_path, unbroken):
     job = Elastic(tmp_path)
     job.run(2, max_epochs=4)
     job.run(3, epoch=1)
@@ -128,7 +128,7 @@ def test_declaring_state_is_no_change_of_meaning(tmp_path, unbroken):
 @pytest.mark.parametrize(
     "constant", ["arange(4.0)", "arange(12.0)[node.index * 12 // node.count:12]"]
 )
-def test_constants_that_were_the_same_have_to_stay_so_and_parts_need_not(tmp_path, constant):
+def test_equal_constants_must_stay_equal_but_parts_may_change(tmp_path, constant):
     job = Elastic(tmp_path, CONSTANT.replace("WHAT", constant))
     job.run(2, max_epochs=2)
     job.run(3)
@@ -173,7 +173,7 @@ def test_a_fork_may_have_another_number_of_nodes(tmp_path, unbroken):
     assert job.whole(5) == unbroken.whole(5)
 
 
-def test_between_two_records_nodes_stay_what_they_are():
+def test_mid_epoch_resume_cannot_resize():
     family = ResizedFamily("t", ("t_0",), ("t_0", "t_1"), (("U", "rows"),))
     plan = refuse_mid_epoch(ResizePlan((family,)), 7)
 
@@ -243,7 +243,7 @@ def test_rows_of_two_shapes_do_not_fit_together(tmp_path):
     assert "do not fit together" in fault.message
 
 
-def test_what_is_found_to_be_a_single_value_is_not_divided(tmp_path):
+def test_single_value_is_not_divided(tmp_path):
     (tmp_path / "mine.py").write_text("def one():\n    return 2.0\n")
     text = SPEC.replace("V: replicated", "V: {partition: rows}")
     text = text.replace("- V = 0.5", "- {call: 'mine:one', out: V}").replace("V = V * 0.9", "k = V")
@@ -285,7 +285,7 @@ def test_a_blob_that_the_epoch_lacks_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("layout", "words"), [("rows", "redistributed"), ("replicated", "same")])
-def test_a_family_says_what_becomes_of_it(layout, words):
+def test_family_describes_its_change(layout, words):
     text = str(ResizedFamily("t", ("t_0", "t_1"), ("t_0",), (("U", layout),)))
 
     assert text.startswith("nodes of 't': 2 before, 1 now; U")

@@ -30,7 +30,7 @@ def write(run, *epochs):
     return (run / JOURNAL_NAME).read_bytes()
 
 
-def test_no_journal_says_nothing(tmp_path):
+def test_missing_journal_is_empty(tmp_path):
     assert read_journal(tmp_path, "id-1") == JournalContents()
     assert read_journal(tmp_path, "id-1").newest == -1
 
@@ -42,7 +42,7 @@ def test_every_line_is_json_with_a_checksum(tmp_path):
     assert all(len(json.loads(line)["crc32"]) == 8 for line in lines)
 
 
-def test_what_was_acknowledged_is_read_back(tmp_path):
+def test_acknowledgements_are_read_back(tmp_path):
     write(tmp_path, 0, 1, 2)
 
     assert read_journal(tmp_path, "id-1").epochs == (0, 1, 2)
@@ -91,7 +91,7 @@ def test_row_50_the_journal_of_another_run_is_refused(tmp_path):
         read_journal(tmp_path, "id-2")
 
 
-def test_a_step_back_takes_later_promises_back(tmp_path):
+def test_rewind_revokes_later_acknowledgements(tmp_path):
     journal = Journal.open(tmp_path, "id-1")
     for epoch in range(5):
         journal.acknowledge(epoch, 0)
@@ -105,7 +105,7 @@ def test_a_step_back_takes_later_promises_back(tmp_path):
     assert (journal_contents.rewound_to, journal_contents.generation) == (2, 1)
 
 
-def test_a_damaged_journal_is_kept_when_it_is_put_aside(tmp_path):
+def test_damaged_journal_is_kept_when_set_aside(tmp_path):
     (tmp_path / JOURNAL_NAME).write_bytes(b"first")
     set_aside_journal(tmp_path)
     (tmp_path / JOURNAL_NAME).write_bytes(b"second")
@@ -130,7 +130,7 @@ def test_pins_are_read_as_they_were_written(tmp_path):
      '{"format": 1, "pinned": ["1"]}', '{"format": 1, "pinned": [-1]}',
      '{"format": 1, "pinned": [true]}', '{"format": 1, "pinned": {}}'],
 )  # fmt: skip
-def test_a_file_that_is_not_a_list_of_epochs_is_no_list_of_none(tmp_path, text):
+def test_pins_file_without_a_list_of_epochs_is_refused(tmp_path, text):
     (tmp_path / PINS_NAME).write_text(text)
 
     with pytest.raises(EnvironmentFaultError) as caught:

@@ -48,7 +48,7 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_row_35_a_second_runner_is_refused_and_told_who_holds_the_run(tmp_path, holder):
+def test_row_35_second_runner_is_refused_with_the_name_of_the_holder(tmp_path, holder):
     with pytest.raises(LockedError, match=f"process {holder.pid} on ") as raised:
         RunLock.acquire(tmp_path)
 
@@ -192,7 +192,7 @@ def test_a_program_that_a_killed_runner_was_starting_is_waited_for(tmp_path):
     holder.communicate()
 
 
-def test_nonsense_in_the_lock_file_is_only_nonsense(tmp_path):
+def test_invalid_lock_file_content_is_ignored(tmp_path):
     (tmp_path / LOCK_NAME).write_bytes(b"\xff{[")
 
     assert str(owner_of(tmp_path)) == "another process"
@@ -235,7 +235,7 @@ def test_row_45_a_directory_that_is_removed_is_noticed(tmp_path):
             lock.check()
 
 
-def test_row_49_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+def test_row_49_file_system_without_locks_is_refused(tmp_path, monkeypatch):
     def refuse(descriptor, operation):
         raise OSError(37, "No locks available")
 
@@ -294,14 +294,14 @@ def test_a_holder_that_was_killed_and_is_not_gone_yet_is_waited_for(tmp_path, mo
     assert looked[:3] == [os.getpid()] * 3
 
 
-def test_who_lives_or_is_gone_is_not_dying():
+def test_live_or_ended_process_is_not_dying():
     assert not _is_dying(Owner(os.getpid(), socket.gethostname()))
     assert not _is_dying(Owner(2**22 + 1, socket.gethostname()))
     assert not _is_dying(Owner(os.getpid(), "elsewhere"))
     assert not _is_dying(Owner())
 
 
-def test_a_dead_process_that_nobody_has_waited_for_is_dying():
+def test_zombie_process_counts_as_dying():
     child = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert _is_dying(Owner(child.pid, socket.gethostname()))

@@ -73,7 +73,7 @@ def test_each_kind_of_event_has_its_file(tmp_path):
     run_logs.close()
 
 
-def test_a_task_on_several_nodes_says_which_and_instances_have_files_of_their_own(tmp_path):
+def test_log_lines_name_the_node_and_instances_have_their_own_files(tmp_path):
     run_logs = RunLogs(tmp_path, JOB)
 
     run_logs(Logged("hello", "both", "b", 0, 1, ""))
@@ -95,7 +95,7 @@ def test_lines_are_json_whatever_is_measured_and_printed(tmp_path):
     assert "\\udcff" in (tmp_path / "logs" / "one.log").read_text()
 
 
-def test_a_disk_that_says_no_is_counted_and_fails_nothing(tmp_path):
+def test_write_errors_of_logs_are_counted_and_ignored(tmp_path):
     (tmp_path / "events.jsonl").mkdir()
     run_logs = RunLogs(tmp_path, JOB)
 
@@ -147,11 +147,11 @@ def test_metrics_of_lost_epochs_are_moved_not_doubled(tmp_path, tail):
     assert trim_metrics(tmp_path, 1) == 0
 
 
-def test_there_may_be_no_metrics(tmp_path):
+def test_trim_metrics_accepts_a_missing_file(tmp_path):
     assert trim_metrics(tmp_path, 1) == 0
 
 
-def test_what_a_failed_attempt_measured_is_set_aside(tmp_path):
+def test_metrics_of_a_failed_attempt_are_set_aside(tmp_path):
     run_logs = RunLogs(tmp_path, RETRIED_JOB)
     run_logs(GroupStarted("epoch", 1, ()))
     run_logs(Measured("loss", 1.0, 1))
@@ -192,7 +192,7 @@ def test_metrics_that_cannot_be_set_aside_are_counted(tmp_path):
     assert list(read_losses(tmp_path)) == ["metrics.jsonl"]
 
 
-def test_what_was_measured_after_the_epoch_that_a_loss_goes_back_to_is_set_aside(tmp_path):
+def test_metrics_after_the_restart_epoch_are_set_aside(tmp_path):
     run_logs = RunLogs(tmp_path, JOB)
     for epoch in (1, 2, 3):
         run_logs(Measured("loss", float(epoch), epoch))
@@ -216,7 +216,7 @@ def test_a_loss_that_goes_back_into_an_epoch_leaves_what_was_measured_in_it(tmp_
 
 
 @pytest.mark.long
-def test_metrics_and_events_go_on_beyond_the_limit_of_logs(tmp_path, monkeypatch):
+def test_metrics_and_events_have_no_size_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "LOG_LIMIT_BYTES", 100)
     run_logs = RunLogs(tmp_path, JOB)
     for epoch in range(1, 501):
@@ -236,7 +236,7 @@ def test_metrics_and_events_go_on_beyond_the_limit_of_logs(tmp_path, monkeypatch
     assert "full" in lost["logs/one.log"].why
 
 
-def test_a_lost_line_is_told_once_and_counted_with_those_of_earlier_starts(tmp_path, monkeypatch):
+def test_lost_line_is_reported_once_and_added_to_earlier_losses(tmp_path, monkeypatch):
     for _ in range(2):
         run_logs = RunLogs(tmp_path, JOB)
         run_logs(Measured("loss", 1.0, 1))
@@ -261,7 +261,7 @@ def _full(descriptor, data):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_after_a_kill_in_the_middle_of_a_line_the_next_line_is_whole(tmp_path):
+def test_line_after_a_torn_line_is_whole(tmp_path):
     (tmp_path / "events.jsonl").write_text('{"event": "EpochEn')
     run_logs = RunLogs(tmp_path, JOB)
     run_logs(EpochEnded(7, 0.1, (), ()))

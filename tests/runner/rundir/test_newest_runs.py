@@ -80,7 +80,7 @@ def test_a_run_that_was_removed_is_not_found(many):
     assert find_run("latest", many).path != before.path
 
 
-def test_the_newest_that_cannot_be_read_any_more_is_passed_over(many):
+def test_newest_run_that_became_unreadable_is_skipped(many):
     before = find_run("latest", many)
     (before.path / "run.json").write_text("{")
 
@@ -127,7 +127,7 @@ def test_the_newest_of_a_job_of_many_runs_is_that_of_the_list(tmp_path):
     assert newest_run(tmp_path, "job0") == run_directories.runs(tmp_path, "job0")[-1]
 
 
-def test_of_many_runs_only_those_that_the_index_cannot_read_are_opened(tmp_path, monkeypatch):
+def test_only_runs_missing_in_the_index_are_opened(tmp_path, monkeypatch):
     make_runs(tmp_path, 100, jobs=1)
     damaged, *others = sorted((tmp_path / "job0").iterdir())
     (damaged / "run.json").write_text("{")

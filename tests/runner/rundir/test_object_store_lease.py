@@ -21,7 +21,7 @@ def run(tmp_path):
     return path
 
 
-def test_one_directory_may_go_on_any_number_of_times(run, url):
+def test_same_directory_can_renew_its_lease(run, url):
     for _ in range(3):
         lease = RunLease(run, url)
         lease.require_lease()
@@ -32,7 +32,7 @@ def test_one_directory_may_go_on_any_number_of_times(run, url):
     assert Bucket(url).read(HOLDER_NAME, 99).decode() == words[-1]
 
 
-def test_of_a_directory_and_its_copy_only_the_first_that_goes_on_may(run, url, tmp_path):
+def test_only_the_first_of_a_run_and_its_copy_gets_the_lease(run, url, tmp_path):
     RunLease(run, url).require_lease()
     shutil.copytree(run, tmp_path / "copy")
     RunLease(tmp_path / "copy", url).require_lease()
@@ -44,7 +44,7 @@ def test_of_a_directory_and_its_copy_only_the_first_that_goes_on_may(run, url, t
     assert f"jobrun resume {url}" in caught.value.faults[0].mend
 
 
-def test_who_lives_still_while_another_takes_over_saves_no_more(run, url, tmp_path):
+def test_directory_that_lost_the_lease_saves_no_more(run, url, tmp_path):
     old = RunLease(run, url)
     old.require_lease()
     (fetched := tmp_path / "fetched").mkdir()
@@ -58,7 +58,7 @@ def test_who_lives_still_while_another_takes_over_saves_no_more(run, url, tmp_pa
     new.require_lease()
 
 
-def test_a_claim_that_was_cut_short_does_not_shut_the_run_out(run, url, monkeypatch):
+def test_interrupted_claim_of_the_lease_does_not_lock_the_run_out(run, url, monkeypatch):
     RunLease(run, url).require_lease()
 
     def failing(*arguments):
@@ -72,7 +72,7 @@ def test_a_claim_that_was_cut_short_does_not_shut_the_run_out(run, url, monkeypa
     RunLease(run, url).require_lease()
 
 
-def test_a_word_that_somebody_has_deleted_is_written_again(run, url):
+def test_deleted_lease_is_written_again(run, url):
     lease = RunLease(run, url)
     lease.require_lease()
     Bucket(url).delete([HOLDER_NAME])
@@ -81,7 +81,7 @@ def test_a_word_that_somebody_has_deleted_is_written_again(run, url):
     RunLease(run, url).require_lease()
 
 
-def test_where_nobody_has_saved_there_is_nothing_to_take_along(run, url):
+def test_no_lease_is_copied_from_a_run_without_saves(run, url):
     copy_lease(url, run)
 
     assert list(run.iterdir()) == []

@@ -79,7 +79,7 @@ def test_an_epoch_is_a_number():
         split_target("s3://b/j/r@last")
 
 
-def test_the_newest_epoch_becomes_a_run_that_can_go_on(tmp_path, run, url):
+def test_newest_epoch_becomes_a_resumable_local_copy(tmp_path, run, url):
     copy = local_copy(remote_run(str(url)), tmp_path / "elsewhere")
 
     assert copy.path == tmp_path / "elsewhere" / "job" / "brisk-heron"
@@ -93,7 +93,7 @@ def test_the_newest_epoch_becomes_a_run_that_can_go_on(tmp_path, run, url):
     assert read_journal(copy.path, RUN_ID).epochs == (2,)
 
 
-def test_a_run_that_is_here_already_is_taken_as_it_is(tmp_path, run, url):
+def test_existing_local_copy_is_reused(tmp_path, run, url):
     assert local_copy(remote_run(str(url)), tmp_path / "runs") == open_run(run.path)
 
 
@@ -116,7 +116,7 @@ def test_another_run_of_that_name_is_not_touched(tmp_path, run, url):
         local_copy(remote_run(str(url)), tmp_path / "elsewhere")
 
 
-def test_a_damaged_epoch_is_passed_over_unless_it_is_wanted(tmp_path, run, url):
+def test_damaged_epoch_is_skipped_unless_requested(tmp_path, run, url):
     damage(url, 2)
 
     fetched = fetch_run(remote_run(str(url)), tmp_path / "a")
@@ -127,14 +127,14 @@ def test_a_damaged_epoch_is_passed_over_unless_it_is_wanted(tmp_path, run, url):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "runs"]
 
 
-def test_an_epoch_that_is_not_there_is_told_with_those_that_are(tmp_path, run, url):
+def test_missing_epoch_error_lists_existing_epochs(tmp_path, run, url):
     with pytest.raises(CheckpointError, match=r"E335.*no epoch 9") as caught:
         fetch_run(remote_run(str(url)), tmp_path / "a", 9)
 
     assert caught.value.faults[0].mend == "epochs there: 0, 1, 2"
 
 
-def test_what_was_gone_back_behind_does_not_count(run, url):
+def test_superseded_epochs_in_the_store_do_not_count(run, url):
     store = DirectoryStore(str(run.path / "again"))
     manifest = write_epoch(store, 1)
     ObjectStore(url / "g1").upload(store.path(1), manifest)
@@ -159,14 +159,14 @@ def test_all_epochs_or_one_are_verified(run, url):
     assert list(verify_remote(f"{url}@2", lambda *arguments: None)[1]) == [2]
 
 
-def test_a_copy_for_now_is_of_exactly_one_epoch(run, url):
+def test_temporary_copy_has_exactly_one_epoch(run, url):
     copy, epoch = download_temporarily(remote_run(str(url)))
 
     assert epoch == 2
     assert DirectoryStore(str(copy.path / "checkpoints")).epochs() == (2,)
 
 
-def test_another_runs_place_is_not_taken(run, url):
+def test_directory_of_another_run_is_not_used(run, url):
     write_record(run.path, replace(RECORD, run_id="another"))
 
     with pytest.raises(EnvironmentFaultError, match="E332"):
@@ -183,7 +183,7 @@ def test_another_runs_place_is_not_taken(run, url):
         lambda content: content.pop("files"),
     ],
 )
-def test_a_record_that_is_none_is_refused(run, url, change):
+def test_invalid_record_is_refused(run, url, change):
     content = json.loads(Bucket(url).read("run.json", 1 << 20))
     change(content)
     data = json.dumps(content).encode()
@@ -193,7 +193,7 @@ def test_a_record_that_is_none_is_refused(run, url, change):
         remote_run(str(url))
 
 
-def test_where_no_run_is_says_how_to_name_one(url):
+def test_url_without_a_run_explains_how_to_name_one(url):
     with pytest.raises(CheckpointError, match="no record of a run") as caught:
         remote_run(str(url))
 

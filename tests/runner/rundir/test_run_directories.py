@@ -47,7 +47,7 @@ def root(tmp_path):
     return root
 
 
-def test_a_new_directory_is_nobody_elses_and_not_yet_a_run(tmp_path):
+def test_new_directory_is_private_and_not_yet_a_run(tmp_path):
     path = create_directory(tmp_path / "runs", "kmeans")
 
     assert path.parent == tmp_path / "runs" / "kmeans"
@@ -145,7 +145,7 @@ def test_among_many_runs_one_is_found_without_reading_the_others(tmp_path, monke
     assert find_run("job3", tmp_path).record.job == "job3"
 
 
-def test_what_a_run_is_its_own_record_says_whatever_an_index_says(tmp_path):
+def test_record_counts_and_not_the_index(tmp_path):
     make_runs(tmp_path, 70)
     path = find_run("latest", tmp_path).path
     index = tmp_path / runindex.INDEX_NAME
@@ -155,7 +155,7 @@ def test_what_a_run_is_its_own_record_says_whatever_an_index_says(tmp_path):
     assert find_run("latest", tmp_path).record.status == "finished"
 
 
-def test_the_start_of_two_names_is_nobodys_name(root):
+def test_ambiguous_prefix_of_names_is_refused(root):
     with pytest.raises(
         UsageError, match=r"'br' matches several runs: kmeans/.*brisk-heron"
     ) as raised:
@@ -171,7 +171,7 @@ def test_row_26_a_mistyped_name_gets_the_nearest_one(root):
         find_run("latestt", root)
 
 
-def test_an_epoch_where_a_whole_run_is_wanted_leads_to_the_run(root):
+def test_path_of_an_epoch_leads_to_its_run(root):
     with pytest.raises(UsageError, match=r"'kmeans@3' names an epoch.*write 'kmeans';"):
         find_run("kmeans@3", root)
 
@@ -230,7 +230,7 @@ def test_newest_goes_by_when_it_was_made_not_by_name(root):
     assert newest_run(root, "nobody") is None
 
 
-def test_unfinished_is_what_can_be_gone_on_with(root):
+def test_unfinished_runs_are_those_that_can_be_resumed(root):
     assert newest_unfinished(root).path.name.endswith("calm-elk")
     assert newest_unfinished(root, "kmeans").path.name.endswith("brave-otter")
 
@@ -242,7 +242,7 @@ def test_nothing_unfinished_is_a_checkpoint_error(tmp_path):
     assert raised.value.exit_code == 4
 
 
-def test_row_46_stray_files_and_damaged_runs_are_passed_over(root):
+def test_row_46_stray_files_and_damaged_runs_are_skipped(root):
     (root / "notes.txt").touch()
     (root / "kmeans" / "lost+found").mkdir()
     damaged = make(root, "kmeans", "20261122-0000-dead-end", 9)
@@ -251,7 +251,7 @@ def test_row_46_stray_files_and_damaged_runs_are_passed_over(root):
     assert len(runs(root)) == 4
 
 
-def test_row_47_a_copied_run_is_a_run_with_its_folder_beside_it(root, tmp_path):
+def test_row_47_copied_run_finds_its_folder_by_relative_path(root, tmp_path):
     copy = tmp_path / "there" / "runs"
     shutil.copytree(root, copy)
 
@@ -261,7 +261,7 @@ def test_row_47_a_copied_run_is_a_run_with_its_folder_beside_it(root, tmp_path):
     assert str(tmp_path) not in (run.path / RECORD_NAME).read_text()
 
 
-def test_a_change_is_written_and_the_rest_stays(root):
+def test_changed_field_is_written_and_others_stay(root):
     run = open_run(root / "kmeans" / "20261121-0942-brave-otter")
 
     changed = run.write(status="failed", exit_code=1)
@@ -296,7 +296,7 @@ def test_a_run_that_has_saved_something_and_cannot_be_read_is_found(tmp_path):
     assert rundir.unreadable_runs(tmp_path, "nothing") == ()
 
 
-def test_without_runs_here_those_of_a_folder_above_are_named(tmp_path, monkeypatch):
+def test_runs_in_a_parent_folder_are_suggested(tmp_path, monkeypatch):
     make(tmp_path / "runs", "a", "20261121-0942-brisk-heron", 1)
     (tmp_path / "below" / "deep").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "below" / "deep")

@@ -18,7 +18,7 @@ def two(tmp_path):
     return tmp_path / "runs"
 
 
-def test_runs_are_listed_oldest_first_with_how_they_stand(two):
+def test_runs_are_listed_oldest_first_with_status(two):
     good, bad = indexed_runs(two)
 
     assert (good.job, good.status, good.epoch, good.exit_code) == ("good", "finished", 4, 0)
@@ -52,7 +52,7 @@ def test_a_damaged_index_costs_nothing_but_time(two, damage):
     assert indexed_runs(two) == first
 
 
-def test_an_entry_that_is_not_one_is_made_anew(two):
+def test_invalid_index_entry_is_rebuilt(two):
     first = indexed_runs(two)
     content = json.loads((two / INDEX_NAME).read_text())
     content["runs"] = {path: ["short"] for path in content["runs"]}
@@ -61,7 +61,7 @@ def test_an_entry_that_is_not_one_is_made_anew(two):
     assert indexed_runs(two) == first
 
 
-def test_what_is_no_run_is_left_out(two):
+def test_folders_that_are_no_runs_are_left_out(two):
     (two / "good" / "notes").mkdir()
     (two / "stray").write_text("")
     (two / ".hidden" / "x").mkdir(parents=True)
@@ -130,7 +130,7 @@ def test_runs_are_ordered_newest_first_and_only_those_asked_for_are_looked_at(
 
 
 @pytest.mark.parametrize("most_unknown", [0, 20])
-def test_ordered_runs_are_those_of_now_whatever_the_index_says(two, monkeypatch, most_unknown):
+def test_ordered_runs_are_current_even_with_a_stale_index(two, monkeypatch, most_unknown):
     monkeypatch.setattr(runindex, "_MOST_UNKNOWN", most_unknown)
     make_run(two.parent, "new")
     good, bad, new = [entry.path for entry in indexed_runs(two)]

@@ -99,7 +99,7 @@ def test_the_same_values_are_the_same_run_however_they_are_written(folder, first
         ((), ("place=there",)),
     ],
 )
-def test_another_given_value_is_another_run(folder, first, second):
+def test_different_given_value_starts_another_run(folder, first, second):
     known = recorded(folder, *first)
 
     assert not load(folder, *second)[1].match(known)
@@ -151,7 +151,7 @@ def test_a_variable_that_a_param_takes_its_value_from_is_an_input(folder, monkey
     assert "elsewhere" not in str(load(folder)[1])
 
 
-def test_a_run_of_a_version_that_recorded_no_given_values_is_refused_rather_than_passed_over(
+def test_run_without_recorded_given_values_is_refused(
     folder,
 ):
     known = recorded(folder, "k=2")

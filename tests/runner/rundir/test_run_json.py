@@ -12,13 +12,13 @@ from jobrun.runner.rundir.run_json import RECORD_NAME, RunRecord, read_record, w
 RECORD = RunRecord("id-1", "kmeans", "2026-11-21T09:42:00.000000+00:00", accepted=("params.k",))
 
 
-def test_a_record_is_read_back_as_it_was_written(tmp_path):
+def test_record_round_trips(tmp_path):
     write_record(tmp_path, RECORD)
 
     assert read_record(tmp_path) == RECORD
 
 
-def test_fields_of_a_later_version_of_the_same_format_are_passed_over(tmp_path):
+def test_unknown_fields_of_the_same_format_are_ignored(tmp_path):
     write_record(tmp_path, RECORD)
     content = json.loads((tmp_path / RECORD_NAME).read_text())
     (tmp_path / RECORD_NAME).write_text(json.dumps({**content, "mood": "fine"}))

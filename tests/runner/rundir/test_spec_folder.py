@@ -26,7 +26,7 @@ def walk(tmp_path):
     return walk
 
 
-def test_what_its_author_wrote_is_kept_word_for_word(walk):
+def test_authored_spec_is_copied_verbatim(walk):
     assert (walk.run.path / "spec" / "walk.yaml").read_text() == walk.spec.read_text()
 
 
@@ -38,7 +38,7 @@ def test_the_recorded_spec_is_the_one_that_ran(walk):
     assert recorded.folder == str(walk.folder)
 
 
-def test_the_plan_says_what_runs_where(walk):
+def test_plan_lists_tasks_by_node(walk):
     plan = json.loads((walk.run.path / "spec" / "plan.json").read_text())
 
     assert plan["state"] == {"a": ["k", "loss", "w"], "b": ["v"]}
@@ -63,7 +63,7 @@ def test_a_resume_may_use_another_spec(walk):
     assert load_changed_spec(walk.run, spec=str(walk.spec)).spec.stop[0].epochs == 7
 
 
-def test_a_run_without_its_spec_says_how_to_go_on(walk):
+def test_run_without_its_spec_suggests_how_to_continue(walk):
     (walk.run.path / "spec" / "resolved.yaml").unlink()
 
     with pytest.raises(CheckpointError, match="--spec FILE"):

@@ -53,7 +53,7 @@ def test_without_work_there_is_nothing_to_wait_for(background):
     assert background.wait(late)
 
 
-def test_work_that_is_given_up_is_told_so_and_has_no_effect(background):
+def test_abandoned_work_is_notified_and_has_no_effect(background):
     go_on, over, effects = threading.Event(), threading.Event(), []
 
     def work(permit):

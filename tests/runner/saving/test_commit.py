@@ -85,7 +85,7 @@ def bench(tmp_path):
     session.close()
 
 
-def test_an_epoch_that_is_durable_is_told_with_what_it_took(bench):
+def test_durable_epoch_is_reported_with_its_times(bench):
     commits = bench.commits()
 
     commits.commit_epoch(bench.order(3), Permit())
@@ -99,7 +99,7 @@ def test_an_epoch_that_is_durable_is_told_with_what_it_took(bench):
     assert times.stall_s == pytest.approx(0.75)
 
 
-def test_what_the_tickets_stood_for_is_let_go_of_also_after_a_failure(bench):
+def test_tickets_are_released_after_a_failure_too(bench):
     (bench.path / "run.lock").unlink()
 
     with pytest.raises(EnvironmentFaultError):
@@ -108,7 +108,7 @@ def test_what_the_tickets_stood_for_is_let_go_of_also_after_a_failure(bench):
     assert bench.session._savings._held == {}
 
 
-def test_what_was_given_up_in_time_never_exists(bench):
+def test_abandoned_save_never_becomes_an_epoch(bench):
     permit = Permit()
     permit.give_up()
 
@@ -131,7 +131,7 @@ def test_with_on_error_warn_a_handler_that_raises_makes_no_saved_epoch_a_failed_
     assert events[1].text.startswith("epoch 1 is saved, but the metadata handler Raising failed at")
 
 
-def test_else_a_handler_that_raises_fails_the_run_and_the_epoch_stays(bench):
+def test_without_on_error_warn_a_failing_handler_fails_the_run_but_not_the_epoch(bench):
     commits = bench.commits(Raising("written"))
 
     with pytest.raises(EnvironmentFaultError, match="the registry is away"):
@@ -151,7 +151,7 @@ def test_pinned_epochs_stay(bench):
     assert bench.store.epochs() == (0, 1, 4, 5)
 
 
-def test_epochs_that_somebody_reads_stay_for_so_long(bench):
+def test_epochs_are_not_deleted_while_a_reader_holds_them(bench):
     commits = bench.commits(keep_last=2)
     commits.held = lambda: frozenset({1})
     for epoch in range(4):

@@ -11,12 +11,12 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_what_the_spec_says_holds_whatever_is_free(wanted):
+def test_spec_decides_regardless_of_free_memory(wanted):
     assert MemoryBudget(wanted, lambda: 0).allows(GIB) is wanted
 
 
 @pytest.mark.parametrize(("state", "allowed"), [(100 * MIB, True), (GIB, False), (0, True)])
-def test_else_it_must_fit_into_half_of_what_is_free(state, allowed):
+def test_by_default_a_copy_must_fit_into_half_of_the_free_memory(state, allowed):
     assert MemoryBudget(None, lambda: GIB).allows(state) is allowed
 
 
@@ -29,7 +29,7 @@ def test_the_system_is_asked_again_only_when_the_state_has_grown():
     assert not room.allows(4 * GIB)
 
 
-def test_what_is_held_already_does_not_count_twice():
+def test_memory_in_use_is_not_counted_twice():
     free = [GIB]
     room = MemoryBudget(None, lambda: free[0])
     assert room.allows(400 * MIB)
@@ -52,5 +52,5 @@ def test_free_memory_is_what_the_system_and_the_group_leave(tmp_path):
     assert free_memory_bytes(tmp_path / "none", tmp_path) == 0
 
 
-def test_this_machine_tells_how_much_is_free():
+def test_free_memory_of_this_machine_is_known():
     assert free_memory_bytes() > 0

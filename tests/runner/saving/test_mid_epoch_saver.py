@@ -47,7 +47,7 @@ def test_a_run_cut_short_at_a_safe_point_ends_with_the_same_bits(tmp_path, monke
     assert cut.measured == whole.measured
 
 
-def test_each_save_is_told_with_epoch_and_records(tmp_path):
+def test_mid_epoch_save_is_reported_with_epoch_and_records(tmp_path):
     stand = Stand(tmp_path / "s", every="10 records")
     stand.start(max_epochs=1)
 
@@ -57,7 +57,7 @@ def test_each_save_is_told_with_epoch_and_records(tmp_path):
     assert saves[0].path.endswith("epoch-000001.records-000010")
 
 
-def test_a_zip_of_readers_goes_on_in_both(tmp_path, monkeypatch):
+def test_zipped_readers_both_continue(tmp_path, monkeypatch):
     whole, cut = Stand(tmp_path / "whole"), Stand(tmp_path / "cut")
     for stand in (whole, cut):
         text = stand.spec.read_text()
@@ -81,7 +81,7 @@ def test_a_zip_of_readers_goes_on_in_both(tmp_path, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.parametrize("reader", ["batch: 2, shuffle: true", "restart: never, limit: 7"])
-def test_a_ragged_field_goes_on_in_the_middle_of_an_epoch(tmp_path, monkeypatch, reader):
+def test_ragged_field_continues_in_mid_epoch(tmp_path, monkeypatch, reader):
     whole, cut = Stand(tmp_path / "whole"), Stand(tmp_path / "cut")
     for stand in (whole, cut):
         lengths = np.random.default_rng(1).integers(1, 5, 20)
@@ -169,13 +169,13 @@ def test_it_is_promised_in_the_journal(cut):
     assert read_journal(cut.run.path, cut.run.record.run_id).within == (1, 4)
 
 
-def test_none_is_left_when_the_epochs_are_saved_as_a_whole(cut):
+def test_no_mid_epoch_checkpoint_remains_after_whole_saves(cut):
     cut.resume()
 
     assert not [name for name in cut.names if "records" in name]
 
 
-def test_what_was_promised_and_is_gone_is_missed(cut):
+def test_missing_acknowledged_epoch_is_reported(cut):
     shutil.rmtree(cut.run.path / "checkpoints" / "epoch-000001.records-000004")
 
     with pytest.raises(CheckpointError) as caught:
@@ -186,7 +186,7 @@ def test_what_was_promised_and_is_gone_is_missed(cut):
 
 
 @pytest.mark.long
-def test_a_resume_from_a_named_epoch_begins_the_next_one_anew(cut, tmp_path):
+def test_resume_from_a_named_epoch_restarts_the_next_epoch(cut, tmp_path):
     whole = Stand(tmp_path / "whole")
     whole.start()
 
@@ -197,7 +197,7 @@ def test_a_resume_from_a_named_epoch_begins_the_next_one_anew(cut, tmp_path):
 
 
 @pytest.mark.long
-def test_a_damaged_one_is_put_aside_and_the_epoch_begins_anew(cut, tmp_path):
+def test_damaged_mid_epoch_checkpoint_is_set_aside_and_the_epoch_restarts(cut, tmp_path):
     whole = Stand(tmp_path / "whole")
     whole.start()
     file = cut.run.path / "checkpoints" / "epoch-000001.records-000004" / "local.h5"
@@ -241,7 +241,7 @@ def test_a_request_to_end_ends_the_epoch_at_its_next_safe_point(tmp_path):
     assert stand.outcome() == whole.outcome()
 
 
-def test_a_save_that_fails_is_passed_over_where_the_policy_says_so(tmp_path, monkeypatch):
+def test_failed_mid_epoch_save_is_skipped_with_on_error_warn(tmp_path, monkeypatch):
     stand = Stand(tmp_path / "a", every="2 records, on_error: warn")
 
     def fail(*_given):

@@ -99,7 +99,7 @@ class Bench:
         return read_journal(self.path, "id-1").epochs
 
 
-def test_a_saved_epoch_is_there_promised_and_told(bench):
+def test_saved_epoch_is_stored_acknowledged_and_reported(bench):
     saver = bench.saver()
     progress = Progress(epoch=3, elapsed_s=1.5, metrics=(("loss", 0.5),))
 
@@ -117,7 +117,7 @@ def test_a_saved_epoch_is_there_promised_and_told(bench):
     assert 0 < times.seconds <= event.seconds
 
 
-def test_the_manifest_says_what_the_run_was_and_how_it_stood(bench):
+def test_manifest_records_the_run_and_its_progress(bench):
     progress = Progress(epoch=3, outputs={OutputRef("t", "n", "o"): 0.1})
 
     bench.saver().save(progress)
@@ -128,7 +128,7 @@ def test_the_manifest_says_what_the_run_was_and_how_it_stood(bench):
     assert from_json(manifest.runner) == progress
 
 
-def test_it_is_told_only_after_it_is_promised(bench):
+def test_save_is_reported_only_after_its_acknowledgement(bench):
     promised = []
     bench.listen = lambda event: promised.append(bench.promised)
 
@@ -178,7 +178,7 @@ def test_a_save_that_fails_twice_fails_the_run(bench):
     assert bench.events == []
 
 
-def test_with_on_error_warn_it_is_counted_told_and_passed_over(bench):
+def test_on_error_warn_counts_and_reports_a_failed_save_and_continues(bench):
     bench.store.fail = 2
 
     progress = bench.saver(on_error="warn").save(Progress(epoch=0))
@@ -216,7 +216,7 @@ def test_nothing_is_committed_when_the_lock_is_gone(bench):
     assert not (bench.path / "checkpoints").exists()
 
 
-def test_what_is_due_goes_by_epochs_or_by_time(bench):
+def test_saves_are_due_by_epochs_or_by_time(bench):
     by_epochs = bench.saver(every_epochs=3)
     seldom, always = (bench.saver(every_epochs=0, every_s=s) for s in (1e9, 0.0))
 
@@ -264,7 +264,7 @@ def slow_bench(bench):
     bench.store.go_on.set()
 
 
-def test_a_save_beside_the_run_returns_before_it_is_durable(slow_bench):
+def test_background_save_returns_before_it_is_durable(slow_bench):
     saver = slow_bench.saver(asynchronous=True)
 
     saver.save(Progress(epoch=0))
@@ -277,7 +277,7 @@ def test_a_save_beside_the_run_returns_before_it_is_durable(slow_bench):
     saver.close()
 
 
-def test_it_is_acknowledged_at_once_and_not_at_the_next_boundary(slow_bench):
+def test_background_save_is_acknowledged_before_the_next_boundary(slow_bench):
     committed = threading.Event()
     slow_bench.listen = lambda event: (
         committed.set() if isinstance(event, CheckpointCommitted) else None
@@ -292,7 +292,7 @@ def test_it_is_acknowledged_at_once_and_not_at_the_next_boundary(slow_bench):
     saver.close()
 
 
-def test_one_save_is_under_way_at_a_time_and_the_wait_is_told(slow_bench):
+def test_only_one_save_runs_at_a_time_and_the_wait_is_reported(slow_bench):
     saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
     threading.Timer(0.05, slow_bench.store.go_on.set).start()
@@ -308,7 +308,7 @@ def test_one_save_is_under_way_at_a_time_and_the_wait_is_told(slow_bench):
     saver.close()
 
 
-def test_what_a_file_holds_is_what_the_boundary_held(slow_bench):
+def test_file_has_the_values_of_the_epoch_boundary(slow_bench):
     saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
     changing = replace(MAKE, steps=(Net((Augment(NameTarget("x"), "+", Const(7)),)),))
@@ -325,7 +325,7 @@ def test_what_a_file_holds_is_what_the_boundary_held(slow_bench):
     saver.close()
 
 
-def test_a_save_beside_the_run_that_fails_twice_fails_it_at_the_next_boundary(slow_bench):
+def test_background_save_that_fails_twice_fails_the_run_at_the_next_boundary(slow_bench):
     slow_bench.store.fail = 2
     slow_bench.store.go_on.set()
     saver = slow_bench.saver(asynchronous=True)
@@ -375,7 +375,7 @@ def test_with_on_error_warn_it_is_counted_at_the_next_boundary_and_is_no_best_on
     saver.close()
 
 
-def test_to_close_is_to_wait_and_to_tell_and_never_to_raise(slow_bench):
+def test_close_waits_and_reports_but_never_raises(slow_bench):
     slow_bench.store.fail = 2
     saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
@@ -400,7 +400,7 @@ def test_a_save_that_never_began_is_not_reported_at_the_end(slow_bench, monkeypa
     assert slow_bench.events == []
 
 
-def test_a_save_that_there_is_no_time_for_leaves_nothing_behind(slow_bench):
+def test_abandoned_save_leaves_no_files(slow_bench):
     saver = slow_bench.saver(asynchronous=True)
     saver.save(Progress(epoch=0))
     slow_bench.store.staged.wait(100)
@@ -418,7 +418,7 @@ def test_a_save_that_there_is_no_time_for_leaves_nothing_behind(slow_bench):
     assert list((slow_bench.path / "checkpoints").iterdir()) == []
 
 
-def test_without_memory_for_it_the_run_stands_still_and_says_so_once(bench, monkeypatch):
+def test_without_memory_for_a_copy_the_run_waits_and_notes_it_once(bench, monkeypatch):
     monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 20)
     saver = bench.saver(asynchronous=None)
 
@@ -431,7 +431,7 @@ def test_without_memory_for_it_the_run_stands_still_and_says_so_once(bench, monk
     assert "waits while an epoch is saved" in notes[0]
 
 
-def test_with_memory_for_it_a_save_goes_beside_the_run(slow_bench, monkeypatch):
+def test_with_memory_for_a_copy_a_save_runs_in_the_background(slow_bench, monkeypatch):
     monkeypatch.setattr(saver_module, "free_memory_bytes", lambda: 1 << 30)
     saver = slow_bench.saver(asynchronous=None)
 

@@ -81,7 +81,7 @@ def test_at_the_end_the_last_one_is_uploaded_once(tmp_path):
     assert isinstance(ended, GroupEnded)
 
 
-def test_each_committed_one_is_uploaded_at_once_and_at_the_end_what_is_missing(tmp_path):
+def test_committed_epochs_are_uploaded_immediately_and_missing_ones_at_the_end(tmp_path):
     bench = Bench(tmp_path, "committed")
     bench.builder.failing = {1}
     for epoch in (1, 2):
@@ -93,7 +93,7 @@ def test_each_committed_one_is_uploaded_at_once_and_at_the_end_what_is_missing(t
     assert bench.session.calls == ["upload 2", "upload 0", "upload 1"]
 
 
-def test_what_is_there_already_runs_nothing(tmp_path):
+def test_existing_upload_runs_no_tasks(tmp_path):
     bench = Bench(tmp_path)
     bench.builder.done = {2}
 
@@ -103,7 +103,7 @@ def test_what_is_there_already_runs_nothing(tmp_path):
     assert bench.events == []
 
 
-def test_a_failure_is_told_at_once_and_counted_at_the_end(tmp_path):
+def test_failed_upload_warns_immediately_and_is_counted_at_the_end(tmp_path):
     bench = Bench(tmp_path, "committed")
     bench.builder.failing = {1, 2}
     bench.uploader.committed(1)
@@ -128,7 +128,7 @@ def test_a_required_upload_that_fails_fails_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("error", [TaskFailedError.of("E201", "a step failed"), KeyError("x")])
-def test_whatever_fails_in_a_builder_or_its_group_is_an_upload_that_failed(tmp_path, error):
+def test_failure_of_a_builder_or_its_group_fails_the_upload(tmp_path, error):
     bench = Bench(tmp_path, required=True, error=error)
     bench.builder.failing = {2}
 
@@ -191,7 +191,7 @@ def test_building_touches_nothing_and_gives_the_same_each_time(tmp_path, store):
     assert not (tmp_path / "there").exists()
 
 
-def test_an_epoch_of_a_later_generation_has_a_place_of_its_own(tmp_path, store):
+def test_epoch_of_a_later_generation_has_its_own_directory(tmp_path, store):
     manifest = replace(store.manifest(3), generation=2)
 
     target = DirectoryUpload(str(tmp_path), "n").target(manifest)
@@ -199,14 +199,14 @@ def test_an_epoch_of_a_later_generation_has_a_place_of_its_own(tmp_path, store):
     assert target == str(tmp_path / "g2" / "epoch-000003")
 
 
-def test_what_is_there_already_needs_no_tasks(tmp_path, store):
+def test_existing_upload_needs_no_tasks(tmp_path, store):
     copied = DirectoryStore(str(tmp_path / "there"))
     write_epoch(copied, 3, nodes=("a", "b"))
 
     assert build(tmp_path, store).tasks == ()
 
 
-def test_a_different_one_that_is_there_is_told_before_anything_runs(tmp_path, store):
+def test_different_epoch_at_the_target_is_refused_before_tasks_run(tmp_path, store):
     write_epoch(DirectoryStore(str(tmp_path / "there")), 3, nodes=("b",))
 
     with pytest.raises(EnvironmentFaultError, match="E319"):

@@ -72,7 +72,7 @@ class Bench:
         return [e.text for e in self.events if isinstance(e, Noted) and e.level == "warning"]
 
 
-def test_the_run_goes_on_while_an_epoch_is_uploaded(tmp_path):
+def test_run_continues_while_an_epoch_is_uploaded(tmp_path):
     bench = Bench(tmp_path, upload=Upload(waiting=True))
 
     bench.sender.committed(0)
@@ -111,7 +111,7 @@ def test_at_the_end_only_the_last_one_is_uploaded(tmp_path):
     bench.sender.close()
 
 
-def test_a_failure_is_told_and_made_good_at_the_end(tmp_path):
+def test_failed_upload_warns_and_is_retried_at_the_end(tmp_path):
     bench = Bench(tmp_path, upload=Upload(failing={1}))
     bench.sender.committed(1)
     bench.sender._await()
@@ -125,7 +125,7 @@ def test_a_failure_is_told_and_made_good_at_the_end(tmp_path):
     bench.sender.close()
 
 
-def test_what_could_not_be_made_good_is_told_at_the_end(tmp_path):
+def test_uploads_that_still_fail_at_the_end_are_reported(tmp_path):
     bench = Bench(tmp_path, upload=Upload(failing={1}))
 
     bench.sender.finish(2)
@@ -134,7 +134,7 @@ def test_what_could_not_be_made_good_is_told_at_the_end(tmp_path):
     bench.sender.close()
 
 
-def test_the_same_failure_of_many_epochs_is_told_once(tmp_path):
+def test_same_failure_of_many_epochs_is_reported_once(tmp_path):
     bench = Bench(tmp_path, upload=Upload(failing={0, 1, 2}))
     for epoch in (0, 1, 2):
         bench.sender.committed(epoch)
@@ -175,7 +175,7 @@ def test_at_the_end_of_a_run_that_is_stopped_an_upload_is_given_up(tmp_path):
     assert bench.warnings == ["2 epochs are not uploaded yet; a resume continues with that"]
 
 
-def test_whoever_waits_for_uploads_is_woken_by_a_stop(tmp_path):
+def test_stop_request_wakes_the_wait_for_uploads(tmp_path):
     bench = Bench(tmp_path, upload=Upload(waiting=True))
     bench.upload.over = True
 
@@ -201,7 +201,7 @@ def test_epochs_that_retention_deletes_before_their_turn_are_no_failures_and_rep
     bench.sender.close()
 
 
-def test_the_record_is_brought_once_and_each_generation_has_its_place(tmp_path):
+def test_record_is_uploaded_once_and_each_generation_has_its_own_url(tmp_path):
     store = DirectoryStore(str(tmp_path / "checkpoints"))
     first, again = write_epoch(store, 1), write_epoch(store, 2)
     brought = []
@@ -237,9 +237,7 @@ def staged(tmp_path):
 
 
 @pytest.mark.parametrize("generation", [0, 2])
-def test_files_that_are_not_in_the_store_yet_are_taken_there_before_the_epoch_counts(
-    tmp_path, generation
-):
+def test_missing_files_are_uploaded_before_the_epoch_is_committed(tmp_path, generation):
     folder, files = staged(tmp_path)
     url = parse_object_url(f"memory://{tmp_path.name}/j/r")
 
@@ -253,7 +251,7 @@ def test_files_that_are_not_in_the_store_yet_are_taken_there_before_the_epoch_co
     assert Bucket(there).list() == {object_name(3, files[0]): files[0].size_bytes}
 
 
-def test_nothing_is_taken_there_for_whom_somebody_else_goes_on(tmp_path):
+def test_nothing_is_uploaded_without_the_lease(tmp_path):
     folder, files = staged(tmp_path)
     url = parse_object_url(f"memory://{tmp_path.name}/j/r")
 

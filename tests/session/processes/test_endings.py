@@ -7,7 +7,7 @@ from jobrun.testing.graphs import group, ref, task
 NODES = ("a", "b", "c")
 
 
-def test_nodes_are_told_once_when_the_last_node_has_ended_its_task():
+def test_followers_are_notified_once_when_the_last_node_ends_its_task():
     first = [task("first", "x = 1", node=node, outputs={"x": "x"}) for node in NODES]
     then = [
         task("then", f"y = out('first', 'x', '{node}')", node=node, needs=("first",))

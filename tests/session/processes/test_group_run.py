@@ -54,7 +54,7 @@ def test_the_first_failure_cancels_the_others_and_comes_first(run):
     assert run.scope.cancelled
 
 
-def test_a_failure_of_a_task_without_retry_is_none_that_can_be_tried_again(run):
+def test_failure_of_a_task_without_retry_is_not_retried(run):
     run.receive_outcome("a", failed("one", "t"))
     run.receive_outcome("b", failed("two"))
     run.receive_outcome("c", CANCELLED)
@@ -65,7 +65,7 @@ def test_a_failure_of_a_task_without_retry_is_none_that_can_be_tried_again(run):
     assert caught.value.tasks == ()
 
 
-def test_a_lost_node_matters_more_than_what_came_of_its_loss(run):
+def test_lost_node_error_takes_precedence_over_its_consequences(run):
     run.receive_outcome("a", failed("cannot fetch from b"))
     run.receive_outcome("b", (False, NodeLostError.of_node("b", "was ended by SIGKILL")))
     run.receive_outcome("c", (True, {}))
@@ -86,7 +86,7 @@ def test_a_stop_request_cancels(run):
 
 
 @pytest.mark.long
-def test_a_node_that_does_not_say_anything_any_more_is_killed(run, monkeypatch):
+def test_unresponsive_node_is_killed(run, monkeypatch):
     monkeypatch.setattr("jobrun.session.processes.group_run._UNRESPONSIVE_S", 0.0)
     monkeypatch.setattr("jobrun.session.processes.group_run.EXIT_GRACE_S", 0.0)
     killed = []
@@ -109,7 +109,7 @@ def at_once(monkeypatch):
 LIMITED = TaskLimited("t", "b", 3, "epoch/t", "a.yaml", 7, 5, 0.01, 0.0, 1)
 
 
-def test_a_node_that_says_nothing_after_the_limit_of_its_task_is_ended(run, at_once):
+def test_silent_node_is_killed_after_the_limit_of_its_task(run, at_once):
     killed = []
     run.receive_event("b", LIMITED)
     run.receive_outcome("a", (True, {}))
@@ -125,7 +125,7 @@ def test_a_node_that_says_nothing_after_the_limit_of_its_task_is_ended(run, at_o
 @pytest.mark.parametrize(
     "event", [TaskEnded("t", "b", 3, 0.1, failed=False), TasksGivenUp(("b/t",), 3, 1)]
 )
-def test_what_ends_a_task_takes_its_limit_back(event, run, at_once):
+def test_end_of_a_task_removes_its_limit(event, run, at_once):
     run.receive_event("b", LIMITED)
     run.receive_event("b", event)
     run.receive_event("b", Noted("this does not matter"))

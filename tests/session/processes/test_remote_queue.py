@@ -115,7 +115,7 @@ def test_records_travel_in_batches(masters):
     assert max(batches) <= BATCH_RECORDS
 
 
-def test_who_is_not_the_only_reader_fetches_nothing_ahead(masters):
+def test_only_a_sole_reader_prefetches(masters):
     queue = Queue("q", shared=True)
     master = masters(queue, readers=2)
     written(master.end(queue, writers=1), range(3)).join()
@@ -139,7 +139,7 @@ def test_a_batch_is_gathered_by_either_way(masters):
         assert end.gather(3, CancelScope()) is None
 
 
-def test_a_writer_hears_in_the_end_that_nobody_reads(masters):
+def test_writer_learns_that_the_reader_has_ended(masters):
     queue = Queue("q", capacity=2, shared=True)
     master = masters(queue)
     reader, writer = master.end(queue, readers=1), master.end(queue, writers=1)

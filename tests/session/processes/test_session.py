@@ -41,7 +41,7 @@ def harness(session, tmp_path):
     return SessionHarness(session, tmp_path, "a", "b")
 
 
-def test_each_node_is_a_process_of_its_own(harness):
+def test_each_node_has_its_own_process(harness):
     assert len({*asked(harness, "pid", "a", "b"), os.getpid()}) == 3
 
 
@@ -56,7 +56,7 @@ def test_nodes_have_as_many_blas_threads_as_is_set_before_they_begin(tmp_path, m
 
 
 @pytest.mark.long
-def test_a_lost_node_is_told_at_once_and_replaced(harness):
+def test_lost_node_is_reported_immediately_and_replaced(harness):
     harness.init("w = 1", "w", "a")
     (pid,) = asked(harness, "pid", "b")
     waiting = group(
@@ -98,7 +98,7 @@ def test_a_callable_that_ends_its_process_loses_its_node(harness, name, message)
 
 
 @pytest.mark.long
-def test_a_node_that_is_stopped_for_good_is_lost_and_replaced(harness, monkeypatch):
+def test_node_that_stays_stopped_is_lost_and_replaced(harness, monkeypatch):
     monkeypatch.setattr("jobrun.session.wire.worker_handle.STOPPED_S", 0.3)
     a, b = asked(harness, "pid", "a", "b")
     os.kill(b, signal.SIGSTOP)
@@ -113,7 +113,7 @@ def test_a_node_that_is_stopped_for_good_is_lost_and_replaced(harness, monkeypat
 
 
 @pytest.mark.long
-def test_all_nodes_that_are_lost_at_once_are_replaced_at_once(harness):
+def test_nodes_lost_together_are_replaced_together(harness):
     pids = asked(harness, "pid", "a", "b")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ def test_what_a_callable_has_forked_does_not_hide_the_loss_of_its_node(harness):
 
 
 @pytest.mark.long
-def test_an_output_that_cannot_be_told_to_other_processes_is_a_fault(harness):
+def test_output_that_cannot_be_serialized_is_a_fault(harness):
     step = call("process_library:hollow", out="x")
     first = task("t", step, node="a", outputs={"x": "x"})
     after = task("u", "y = 1", node="b", needs=("t",))
@@ -227,14 +227,14 @@ def test_nothing_is_left_when_a_session_is_closed(tmp_path):
 
 
 @pytest.mark.long
-def test_large_values_cross_whole(harness):
+def test_large_values_arrive_intact(harness):
     harness.init("w = arange(3000000.0)", "w", "a")
 
     assert np.array_equal(harness.value("w", "a"), np.arange(3_000_000.0))
 
 
 @pytest.mark.long
-def test_many_lines_are_told_in_order(harness):
+def test_many_printed_lines_arrive_in_order(harness):
     lines = [log(f"line {number}") for number in range(300)]
 
     harness.run(group(task("t", *lines, node="a")))

@@ -42,7 +42,7 @@ def asked(channel, kind, number, *arguments):
     )
 
 
-def test_a_worker_is_the_node_it_is_told_to_be(master, tmp_path):
+def test_worker_becomes_the_requested_node(master, tmp_path):
     (node,) = cluster("n")
 
     asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path), None), 5.0)
@@ -50,7 +50,7 @@ def test_a_worker_is_the_node_it_is_told_to_be(master, tmp_path):
     assert asked(master, "names", 2) == ()
 
 
-def test_news_of_a_run_that_is_over_are_of_no_use(master, tmp_path):
+def test_events_of_an_ended_run_are_ignored(master, tmp_path):
     (node,) = cluster("n")
     asked(master, "open", 1, node, (7, str(tmp_path), str(tmp_path), None), 5.0)
 

@@ -62,7 +62,7 @@ def node(tmp_path):
         pass
 
 
-def test_what_is_said_is_taken_in_its_order_and_is_not_changed_later(wire):
+def test_messages_are_polled_in_order_and_copied(wire):
     array = np.zeros(10_000)
     wire.send("one", array)
     array += 1
@@ -73,7 +73,7 @@ def test_what_is_said_is_taken_in_its_order_and_is_not_changed_later(wire):
     assert (first[0], first[1].sum(), second) == ("one", 0.0, ("two",))
 
 
-def test_who_says_too_much_waits_until_it_is_taken(wire, monkeypatch):
+def test_sender_blocks_until_messages_are_polled(wire, monkeypatch):
     monkeypatch.setattr("jobrun.session.ray.actor._UNSENT_BYTES", 1)
     wire.send("first")
     speaking = threading.Thread(target=wire.send, args=("second",))
@@ -107,7 +107,7 @@ def test_a_limit_is_known_to_the_master_before_the_task_begins(wire):
     coming.join()
 
 
-def test_after_the_end_nothing_is_taken_and_nothing_can_be_said(wire):
+def test_closed_channel_neither_polls_nor_sends(wire):
     wire.send("last")
     wire.close()
 
@@ -117,12 +117,12 @@ def test_after_the_end_nothing_is_taken_and_nothing_can_be_said(wire):
         wire.send("more")
 
 
-def test_an_actor_answers_as_the_node_it_is_told_to_be(node):
+def test_actor_answers_as_the_requested_node(node):
     assert [answer[:2] for answer in node.answers] == [("answer", 1), ("answer", 2)]
     assert node.answers[1][2] == (True, ())
 
 
-def test_what_another_node_asks_for_and_is_not_there_is_told(node):
+def test_missing_blob_for_another_node_is_an_error(node):
     is_well, error = decode_frame(node.copy_blob("nothing"))
 
     assert not is_well
@@ -189,7 +189,7 @@ def host(monkeypatch):
     return make
 
 
-def test_what_is_said_before_a_node_has_begun_reaches_it_in_order(host):
+def test_messages_before_the_start_arrive_in_order(host):
     actor = Actor({"pid": 7, "wrong": ""}, [encode_frame(("a",)), encode_frame(("b",))], [])
     worker = host(actor)
     worker.channel.send("first")
@@ -209,7 +209,7 @@ def test_what_is_said_before_a_node_has_begun_reaches_it_in_order(host):
     assert worker.released == [True]
 
 
-def test_a_loss_is_told_in_short(host):
+def test_loss_of_an_actor_has_a_short_reason(host):
     from ray.exceptions import RayError
 
     worker = host(Actor({"pid": 7, "wrong": ""}, RayError("why\n gone. Some common causes: x")))
@@ -221,7 +221,7 @@ def test_a_loss_is_told_in_short(host):
     assert worker.released == [False]
 
 
-def test_a_place_that_will_not_do_is_a_refusal(host):
+def test_unsuitable_machine_refuses_the_node(host):
     worker = host(Actor({"pid": 7, "wrong": "has no room"}))
 
     assert worker.channel.receive() is None
@@ -231,7 +231,7 @@ def test_a_place_that_will_not_do_is_a_refusal(host):
     assert "node 'n' could not be started: its machine has no room" in fault.message
 
 
-def test_a_node_that_does_not_begin_in_time_is_a_refusal(host, monkeypatch):
+def test_node_that_does_not_start_in_time_is_refused(host, monkeypatch):
     from ray.exceptions import GetTimeoutError
 
     monkeypatch.setattr("jobrun.session.ray.actor.START_S", 3.0)

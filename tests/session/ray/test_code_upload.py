@@ -67,7 +67,7 @@ def test_the_same_modules_in_place_are_used_there(folder):
     assert sys.path == before
 
 
-def test_modules_that_were_sent_are_found_where_there_are_none(folder, tmp_path, monkeypatch):
+def test_uploaded_modules_are_importable(folder, tmp_path, monkeypatch):
     staged = stage_modules(folder, tmp_path / "sent", digest_modules(folder))
     monkeypatch.setattr(sys, "path", [str(staged.parent), *sys.path])
 
@@ -83,5 +83,5 @@ def test_other_modules_in_the_same_place_are_refused(folder):
     assert "has other modules" in refusal
 
 
-def test_modules_that_nobody_sent_are_missed(tmp_path):
+def test_modules_that_were_not_uploaded_are_missed(tmp_path):
     assert "none were sent" in make_importable(str(tmp_path / "nothing"), "0" * 32)

@@ -14,7 +14,7 @@ def asking(host="", **resources):
     return Node("n", host=host, resources=tuple(resources.items()))
 
 
-def test_a_node_that_asks_for_nothing_waits_for_nothing():
+def test_node_without_needs_does_not_wait():
     assert resource_request(asking(), [SMALL]) == ResourceRequest({})
 
 
@@ -44,7 +44,7 @@ def test_a_host_may_be_a_resource_that_a_machine_was_given():
         (asking(gpu=1.5), "whole numbers"),
     ],
 )
-def test_what_no_machine_has_is_refused(node, message):
+def test_resources_that_no_machine_has_are_refused(node, message):
     with pytest.raises(EnvironmentFaultError) as caught:
         resource_request(node, [SMALL, LARGE])
 

@@ -88,7 +88,7 @@ class TestRaySession(SessionContract):
     """The contract."""
 
 
-def test_each_node_is_a_process_of_its_own(harness):
+def test_each_node_has_its_own_process(harness):
     assert len({*asked(harness, "pid", "a", "b"), os.getpid()}) == 3
 
 
@@ -108,7 +108,7 @@ def test_a_callable_that_ends_its_process_loses_its_node_which_is_replaced(harne
     assert len(set(asked(harness, "pid", "a", "b"))) == 2
 
 
-def test_who_has_met_a_node_that_was_lost_meets_the_new_one(harness):
+def test_peer_of_a_lost_node_connects_to_its_replacement(harness):
     pull = Pull((PulledBlob("m", ("b",), "w"),), "e/t/pull")
     ran = group(task("t", pull, node="a", outputs={"m": "m"}))
     for value in (1, 2):
@@ -155,13 +155,13 @@ def test_a_task_over_its_limit_that_holds_the_whole_interpreter_is_ended(
     session.close()
 
 
-def test_large_values_cross_whole(harness):
+def test_large_values_arrive_intact(harness):
     harness.init("w = arange(3000000.0)", "w", "a")
 
     assert np.array_equal(harness.value("w", "a"), np.arange(3_000_000.0))
 
 
-def test_what_no_machine_has_is_refused_and_nothing_is_left(make, tmp_path):
+def test_resources_that_no_machine_has_are_refused_and_nothing_remains(make, tmp_path):
     (node,) = cluster("n")
     wanting = Cluster((replace(node, host="nowhere"),))
     session = make()
@@ -183,7 +183,7 @@ def test_a_machine_with_another_version_is_refused(make, tmp_path, monkeypatch):
     session.close()
 
 
-def test_modules_that_a_machine_has_not_are_sent_to_it(tmp_path):
+def test_missing_modules_are_uploaded_to_a_machine(tmp_path):
     (tmp_path / "far_library.py").write_text("def here():\n    return __file__\n")
 
     done = subprocess.run(
@@ -196,7 +196,7 @@ def test_modules_that_a_machine_has_not_are_sent_to_it(tmp_path):
     assert done.stdout.strip().endswith("/far_library.py")
 
 
-def test_hosts_that_do_not_join_a_cluster_in_time_are_told(monkeypatch):
+def test_hosts_that_do_not_join_in_time_are_an_error(monkeypatch):
     module = importlib.import_module("jobrun.session.ray.session")
     monkeypatch.setattr(module, "_list_machines", lambda: [None])
     monkeypatch.setattr(module, "_JOIN_S", 0.3)

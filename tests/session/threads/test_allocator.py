@@ -39,5 +39,5 @@ def test_memory_of_freed_arrays_is_not_fetched_again():
 
 
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
-def test_what_the_user_has_set_is_left_as_it_is(name):
+def test_thresholds_set_by_the_user_are_kept(name):
     assert not keep_freed_memory({name: "131072"})

@@ -119,7 +119,7 @@ def _refused(harness, *tasks, **more):
     return raised.value.faults
 
 
-def test_what_a_module_sets_at_its_top_is_seen_by_tasks_in_all_threads(harness, library):
+def test_variable_set_at_module_level_is_seen_in_all_threads(harness, library):
     tasks = [_looking(f"t{letter}", f"{library}:look", letter) for letter in "abc"]
 
     assert _seen(harness, "abc", *tasks) == {(0.5, 0.5, 0.5)}
@@ -136,9 +136,7 @@ def test_settings_of_libraries_at_the_top_of_a_module_hold_in_all_threads(harnes
     assert _seen(harness, "abc", *tasks) == {(value, value, value)}
 
 
-def test_what_another_module_of_the_group_sets_when_it_is_imported_is_seen_from_the_start(
-    harness, library
-):
+def test_variable_set_by_an_import_in_the_group_is_seen_from_the_start(harness, library):
     (harness.folder / f"slower_{library}.py").write_text(SLOWER.format(library=library))
     first = _looking("first", f"{library}:look", "a")
     second = _looking("second", f"slower_{library}:look", "b")
@@ -162,7 +160,7 @@ def test_a_second_session_of_the_process_sees_what_the_import_in_the_first_has_s
         other.close()
 
 
-def test_what_a_task_sets_is_seen_by_the_task_that_needs_it(harness, library):
+def test_variable_set_by_a_task_is_seen_by_tasks_that_need_it(harness, library):
     busy = [_looking("look", f"{library}:look", "a", needs=("set",)), task("beside", "x = 1")]
     harness.init("n = 0.0", "n")
     setting = task("set", "n = n + 1.0", call(f"{library}:change", to="n"), node_blobs="n")
@@ -173,7 +171,7 @@ def test_what_a_task_sets_is_seen_by_the_task_that_needs_it(harness, library):
         assert harness.value("a") == epoch
 
 
-def test_what_an_earlier_group_sets_is_seen_by_all_tasks_of_later_ones(harness, library):
+def test_variable_set_by_a_group_is_seen_by_later_groups(harness, library):
     harness.run(group(task("begin", call(f"{library}:change", to="3.0")), name="init"))
     tasks = [_looking(f"t{letter}", f"{library}:look", letter) for letter in "abc"]
 
@@ -190,7 +188,7 @@ def test_a_change_that_no_checkpoint_holds_is_warned_of_once(harness, library):
     assert "not saved" in noted.text
 
 
-def test_what_a_task_sets_beside_another_that_calls_is_refused_by_name(harness, library):
+def test_change_during_a_concurrent_call_is_refused_by_name(harness, library):
     changing = task("changes", call(f"{library}:change", to="3.0"))
     looking = _looking("looks", f"{library}:look", "a")
     harness.init("a = 0.0", "a")
@@ -210,14 +208,14 @@ def test_a_refused_change_is_seen_by_no_later_call(harness, library):
     assert _seen(harness, "a", changing, looking) == {(0.5,)}
 
 
-def test_what_a_callable_sets_and_resets_is_not_seen_beside_it_and_not_refused(harness, library):
+def test_change_that_is_reset_is_invisible_to_concurrent_calls(harness, library):
     changing = task("changes", call(f"{library}:change_for_itself", to="3.0"))
     looking = _looking("looks", f"{library}:look", "a")
 
     assert _seen(harness, "a", changing, looking) == {(0.5,)}
 
 
-def test_a_change_beside_a_task_that_needs_another_one_is_refused(harness, library):
+def test_change_concurrent_with_a_task_of_another_chain_is_refused(harness, library):
     harness.init("a = 0.0", "a")
     first = task("first", call(f"{library}:look", out="x"))
     looking = _looking("looks", f"{library}:look", "a", needs=("first",))
@@ -241,7 +239,7 @@ def test_a_change_in_one_of_several_instances_is_refused(harness, library):
     assert fault.code == "E177"
 
 
-def test_a_change_in_a_branch_beside_another_that_calls_is_refused(harness, library):
+def test_change_in_a_branch_concurrent_with_a_call_is_refused(harness, library):
     branches = Parallel(
         ((call(f"{library}:change", to="3.0"),), (call(f"{library}:look", out="x"),)), "e/t/p"
     )
@@ -258,7 +256,7 @@ def test_a_change_before_branches_of_which_one_calls_is_seen_by_that_one(harness
     assert _seen(harness, "a", branching) == {(3.0,)}
 
 
-def test_a_change_beside_a_report_that_calls_is_refused(harness, library):
+def test_change_concurrent_with_a_calling_report_is_refused(harness, library):
     reporting = report(call(f"{library}:look", out="x"))
 
     (fault,) = _refused(
@@ -268,7 +266,7 @@ def test_a_change_beside_a_report_that_calls_is_refused(harness, library):
     assert fault.code == "E177"
 
 
-def test_what_the_set_up_of_a_task_sets_is_seen_by_its_body(harness, library):
+def test_variable_set_in_setup_is_seen_by_the_task(harness, library):
     setup_block = setup([call(f"{library}:change", to="3.0")], [])
     looking = _looking("t", f"{library}:look", "a", setup=(setup_block,))
 
@@ -288,7 +286,7 @@ def test_a_retry_begins_with_the_context_variables_of_the_first_try(harness, lib
     assert _seen(harness, "a", looking) == {(0.5,)}
 
 
-def test_what_a_task_sets_before_it_fails_holds_where_the_group_continues(harness, library):
+def test_variable_set_by_a_failed_task_holds_if_the_group_continues(harness, library):
     failing = task("t", call(f"{library}:fail_after_a_change", to="3.0"), on_error="warn")
     looking = _looking("looks", f"{library}:look", "a", needs=("t",))
 

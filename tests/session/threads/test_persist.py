@@ -234,7 +234,7 @@ def test_nodes_are_written_side_by_side(tmp_path, monkeypatch):
     session.close()
 
 
-def test_errors_of_several_nodes_are_told_together(tmp_path):
+def test_errors_of_several_nodes_are_merged(tmp_path):
     session = ThreadsSession()
     harness = SessionHarness(session, tmp_path, "a", "b")
     for node in "ab":

@@ -10,7 +10,7 @@ from jobrun.values.compare import same_bits
 from jobrun.values.object_state import ObjectFacts
 
 
-def test_what_may_change_in_place_is_copied_and_the_rest_is_shared():
+def test_values_changed_in_place_are_copied_and_others_shared():
     big, small = np.arange(4.0), np.zeros(2)
     workspaces = {"a": Blobs(big=big, small=small)}
 
@@ -38,7 +38,7 @@ def test_each_attempt_starts_from_the_same_bits_in_a_value_of_the_same_form():
     assert set(workspaces["a"]) == {"x", "n"}
 
 
-def test_names_that_were_deleted_or_bound_anew_come_back():
+def test_deleted_or_rebound_names_are_restored():
     workspaces = {"a": Blobs(x=1.5, y="text"), "b": Blobs()}
     snapshot = take_snapshot(workspaces, {})
     del workspaces["a"]["x"]
@@ -75,7 +75,7 @@ def test_an_object_stays_the_same_one_and_has_its_state_again():
         assert model.state == {"w": [1, 2]}
 
 
-def test_who_looks_at_an_object_is_told_what_it_is():
+def test_reading_an_object_returns_its_facts():
     facts = copy_for_reading(Model(), "model")
 
     assert isinstance(facts, ObjectFacts)

@@ -55,7 +55,7 @@ def test_a_plain_task_runs_in_the_callers_thread(harness):
     assert threading.active_count() == threads
 
 
-def test_a_thread_that_does_not_end_is_an_error_of_its_own(tmp_path):
+def test_thread_that_does_not_end_raises_its_own_error(tmp_path):
     session = ThreadsSession(grace_s=0.01)
     harness = SessionHarness(session, tmp_path)
     stuck = task(
@@ -91,7 +91,7 @@ def test_a_loop_of_an_exit_block_is_ended_when_the_time_is_over(tmp_path):
     assert [fault.code for fault in caught.value.faults] == ["E205"]
 
 
-def test_what_numpy_warns_of_is_told_once_per_place(harness):
+def test_numpy_warning_is_noted_once_per_step(harness):
     dividing = task("t", net("x = ones(2) / 0.0; y = zeros(2) / 0"), reports=())
     ran = group(dividing)
 
@@ -112,7 +112,7 @@ def test_the_callers_way_with_floating_point_errors_comes_back(harness):
     assert np.geterr() == before
 
 
-def test_what_a_short_run_leaves_in_its_context_does_not_reach_the_next(harness, monkeypatch):
+def test_context_of_a_short_run_does_not_reach_the_next(harness, monkeypatch):
     seen = []
 
     def leave(kind):
@@ -140,7 +140,7 @@ def test_a_short_run_that_was_cancelled_before_its_task_runs_nothing(harness):
     assert harness.session.read("local", ("x",)) == {"x": 0}
 
 
-def test_what_two_threads_meet_in_one_chain_is_told_once_and_with_its_place(harness, monkeypatch):
+def test_warning_in_two_threads_of_a_chain_is_noted_once_with_its_step(harness, monkeypatch):
     helped = []
     session = harness.session
     monkeypatch.setattr(
@@ -170,7 +170,7 @@ def test_threads_that_have_work_of_their_own_get_no_help(harness, monkeypatch, i
     assert helped == []
 
 
-def test_a_part_of_a_group_gets_no_help_and_replaces_nothing(harness, monkeypatch):
+def test_partition_gets_no_helper_threads_and_replaces_no_node(harness, monkeypatch):
     harness.init("x = ones(1000000); y = zeros(1000000)", "x y")
     helped = []
     monkeypatch.setattr(harness.session, "_start_beside", lambda *of: helped.append(of))
@@ -184,7 +184,7 @@ def test_a_part_of_a_group_gets_no_help_and_replaces_nothing(harness, monkeypatc
 
 
 @pytest.mark.parametrize("crew_is_full", [False, True])
-def test_help_that_does_not_come_changes_nothing(harness, monkeypatch, crew_is_full):
+def test_result_without_helper_threads_is_the_same(harness, monkeypatch, crew_is_full):
     def refuse(*_):
         raise RuntimeError("can't start new thread")
 
@@ -215,7 +215,7 @@ def test_a_cancel_while_two_threads_compute_ends_the_run_at_the_next_step(harnes
     assert (harness.value("y")[0], harness.value("z")) == (2 * 2.0 - 1 / 3.0 + 1, 0)
 
 
-def test_a_run_knows_nothing_of_the_one_before_it(harness):
+def test_runs_in_one_process_are_independent(harness):
     harness.init("x = 0", "x")
     ran = group(task("t", "x = x + epoch", outputs={"seen": "x"}, node_blobs="x"))
 
@@ -245,7 +245,7 @@ def test_a_run_after_one_that_failed_or_was_ended_is_a_new_one(harness, monkeypa
     assert harness.value("x") == 4
 
 
-def test_what_a_failed_run_leaves_is_a_blob_of_the_same_kind(harness):
+def test_failed_run_leaves_blobs_of_the_same_kind(harness):
     harness.init("x = ones(200000); y = ones(200000)", "x y")
 
     with pytest.raises(TaskFailedError):
@@ -298,12 +298,12 @@ def test_two_state_blobs_are_never_one_object(harness):
     assert workspace["a"] is not workspace["b"]
 
 
-def test_a_session_that_is_not_open_says_so(session):
+def test_unopened_session_raises(session):
     with pytest.raises(RuntimeError, match="not open"):
         session.run(group(task("t", "x = 1")), 0, {})
 
 
-def test_a_defect_falls_through_as_it_is(harness, monkeypatch):
+def test_defect_is_raised_unchanged(harness, monkeypatch):
     def broken(*args):
         raise AssertionError("a defect")
 
@@ -351,7 +351,7 @@ def test_a_callable_that_outlives_the_limit_of_its_task_is_stuck(tmp_path):
     assert [fault.code for fault in caught.value.faults] == ["E220", "E215"]
 
 
-def test_so_is_one_whose_failure_would_only_be_told(tmp_path):
+def test_stuck_task_with_on_error_warn_is_an_error_too(tmp_path):
     session = ThreadsSession(grace_s=0.01)
     harness = SessionHarness(session, tmp_path)
     waits = call("contract_library:wait_for", path=harness.flag("never"))

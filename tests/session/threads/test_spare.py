@@ -35,11 +35,11 @@ def test_work_is_started_only_where_a_processor_is_idle(monkeypatch, processors,
     assert crew.started == ([(act, act)] if is_started else [])
 
 
-def test_this_thread_runs():
+def test_thread_of_the_process_counts_as_running():
     assert count_runnable_threads() >= 1
 
 
-def test_what_the_system_says_is_counted(tmp_path, monkeypatch):
+def test_runnable_threads_are_counted_from_loadavg(tmp_path, monkeypatch):
     path = tmp_path / "loadavg"
     path.write_text("0.50 0.40 0.30 3/150 4711\n")
     monkeypatch.setattr(spare, "_LOAD", str(path))
@@ -48,7 +48,7 @@ def test_what_the_system_says_is_counted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [None, "", "what?", "0.1 0.2 0.3 many/all 7"])
-def test_where_nobody_says_so_nothing_is_idle(tmp_path, monkeypatch, content):
+def test_no_processor_counts_as_idle_without_loadavg(tmp_path, monkeypatch, content):
     path = tmp_path / "loadavg"
     if content is not None:
         path.write_text(content)

@@ -20,7 +20,7 @@ def test_a_thread_is_free_again_before_done_is_called():
     assert len(set(threads)) == 1
 
 
-def test_work_that_overlaps_gets_threads_of_its_own():
+def test_overlapping_work_gets_separate_threads():
     crew, ended, meeting = ThreadPool(nullcontext), SimpleQueue(), threading.Barrier(5)
     for _ in range(5):
         crew.start(meeting.wait, lambda: ended.put(None))
@@ -48,7 +48,7 @@ def test_each_thread_lives_inside_its_context():
     assert happened == ["in", "work", "out"]
 
 
-def test_a_closed_crew_hires_nobody():
+def test_closed_pool_starts_no_thread():
     crew = ThreadPool(nullcontext)
     crew.close()
 

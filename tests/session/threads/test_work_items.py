@@ -25,7 +25,7 @@ from jobrun.testing.graphs import task
 from tests.support.group_listener import GroupListener
 
 
-def test_a_part_waits_for_all_it_follows():
+def test_work_item_waits_for_all_its_predecessors():
     a, b, c = (WorkItem(name, lambda: None) for name in "abc")
     c.run_after(a)
     c.run_after(b)
@@ -63,7 +63,7 @@ def group_run(outputs=None):
     return GroupRun("epoch", 1, 0, "", "", lambda _: None, outputs or {}, None, ChildReaper())
 
 
-def test_a_task_elsewhere_ends_when_that_is_told():
+def test_external_task_ends_when_notified():
     deps = ExternalDeps({}, None, ["t", "u"], (), GroupListener())
 
     deps.mark_ended("t", {REF: 5})
@@ -75,7 +75,7 @@ def test_a_task_elsewhere_ends_when_that_is_told():
     assert deps.outputs == {REF: 5}
 
 
-def test_what_nobody_waits_for_only_brings_its_outputs():
+def test_notification_without_waiters_only_stores_outputs():
     deps = ExternalDeps({}, None, (), (), GroupListener())
 
     deps.mark_ended("t", {REF: 5})
@@ -84,7 +84,7 @@ def test_what_nobody_waits_for_only_brings_its_outputs():
     assert deps.outputs == {REF: 5}
 
 
-def test_the_end_of_a_task_is_told_with_its_outputs_if_somebody_waits():
+def test_end_of_an_awaited_task_is_announced_with_outputs():
     deps = ExternalDeps({}, None, (), ("t",), news := GroupListener())
     run = group_run()
     awaited, other = (task(name, "x = 1", node="a", outputs={"x": "x"}) for name in ("t", "u"))
@@ -95,7 +95,7 @@ def test_the_end_of_a_task_is_told_with_its_outputs_if_somebody_waits():
     assert news.sent == [("t", {REF: 5})]
 
 
-def test_a_cancel_of_the_run_is_told_elsewhere_once():
+def test_cancel_of_the_run_is_sent_once():
     deps = ExternalDeps({}, None, (), (), news := GroupListener())
     run = group_run()
 
@@ -106,7 +106,7 @@ def test_a_cancel_of_the_run_is_told_elsewhere_once():
     assert news.sent == ["failing"]
 
 
-def test_a_cancel_from_elsewhere_reaches_the_run_and_is_not_told_back():
+def test_external_cancel_reaches_the_run_and_is_not_sent_back():
     deps = ExternalDeps({}, None, (), (), news := GroupListener())
     run, late = group_run(), group_run()
 
@@ -143,7 +143,7 @@ def test_a_work_item_that_raises_fails_the_run_and_keeps_nothing_waiting(run, po
     assert run.body.cancelled
 
 
-def test_a_part_that_follows_one_elsewhere_starts_when_that_is_told(run, pool):
+def test_work_after_an_external_task_starts_when_notified(run, pool):
     deps = ExternalDeps({}, None, ["first"], (), GroupListener())
     order = []
     part = WorkItem("a/then", lambda: order.append("then"))
@@ -155,7 +155,7 @@ def test_a_part_that_follows_one_elsewhere_starts_when_that_is_told(run, pool):
     assert order == ["told", "then"]
 
 
-def test_after_a_cancel_nobody_waits_for_parts_elsewhere(run, pool):
+def test_cancelled_run_does_not_wait_for_external_tasks(run, pool):
     deps = ExternalDeps({}, None, ["first"], (), GroupListener())
     started = []
     part = WorkItem("a/then", lambda: started.append("then"))
@@ -168,7 +168,7 @@ def test_after_a_cancel_nobody_waits_for_parts_elsewhere(run, pool):
     assert run.interrupted
 
 
-def test_a_part_that_does_not_end_is_an_error_and_told(run, pool):
+def test_work_that_does_not_end_is_an_error_and_an_event(run, pool):
     never = threading.Event()
     events = []
     run.emit = events.append

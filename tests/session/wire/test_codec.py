@@ -75,7 +75,7 @@ def test_an_array_arrives_as_a_copy_would_be(case):
 
 
 @each_case("case", OTHERS)
-def test_a_plain_value_arrives_as_it_is(case):
+def test_plain_value_round_trips(case):
     arrived = crossed(OTHERS[case])
 
     assert arrived == OTHERS[case]
@@ -111,14 +111,14 @@ def test_large_arrays_are_sent_apart_without_a_copy():
     assert len(message.head) < 200
 
 
-def test_what_is_not_listed_cannot_cross():
+def test_unlisted_type_cannot_be_encoded():
     with pytest.raises(TypeError, match="cannot cross"):
         encode(object(), TABLE)
     with pytest.raises(TypeError, match="cannot cross"):
         encode((1, lambda: 0), TABLE)
 
 
-def test_a_dtype_that_cannot_be_told_is_a_fault_of_the_task():
+def test_dtype_that_cannot_be_encoded_is_a_fault_of_the_task():
     hollow = np.zeros(1, [("a", "f4"), ("b", "U0")])
 
     with pytest.raises(TaskFailedError) as caught:
@@ -134,7 +134,7 @@ class Pair(NamedTuple):
     second: str
 
 
-def test_a_named_tuple_stays_one():
+def test_named_tuple_round_trips():
     table = TypeTable({Pair})
     message = encode((Pair(1, "a"), (1, "a")), table)
 
@@ -153,7 +153,7 @@ def test_a_list_that_occurs_twice_in_a_blob_stays_one_list():
     assert received["b"][0] is not received["a"]["x"][0]
 
 
-def test_a_list_that_contains_itself_arrives_so_or_is_refused():
+def test_recursive_list_round_trips_or_is_refused():
     loop: list[object] = [1]
     loop.append(loop)
     received = crossed({"a": loop})
@@ -169,7 +169,7 @@ def channels():
         channel.release()
 
 
-def test_messages_arrive_whole_and_in_order(channels):
+def test_messages_arrive_intact_and_in_order(channels):
     first, second = channels
     large = np.arange(3_000_000.0)
     sent = [("a", 1), ("b", large, "behind"), ("c",)]
@@ -201,7 +201,7 @@ def test_messages_of_several_threads_do_not_mix(channels):
     assert all(same_bits(arrived[number], value) for number, value in enumerate(values))
 
 
-def test_the_end_of_the_other_side_is_told(channels):
+def test_end_of_the_other_side_is_received(channels):
     first, second = channels
 
     first.close()
@@ -212,7 +212,7 @@ def test_the_end_of_the_other_side_is_told(channels):
         second.send("anybody?")
 
 
-def test_a_message_that_is_cut_off_is_the_end():
+def test_truncated_message_ends_the_channel():
     ours, theirs = socket.socketpair()
     channel = SocketChannel(theirs)
     ours.sendall(b"\x10\0\0\0abc")
@@ -223,7 +223,7 @@ def test_a_message_that_is_cut_off_is_the_end():
     channel.release()
 
 
-def test_what_goes_apart_comes_back_with_memory_of_its_own():
+def test_decoded_arrays_own_their_memory():
     large = np.arange(OUT_OF_BAND_BYTES, dtype="f8").reshape(2, -1)
     value = ("a", large, 1.5, large[:, :3])
 

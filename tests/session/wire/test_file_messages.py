@@ -11,7 +11,7 @@ from jobrun.session.wire.file_messages import (
 )
 
 
-def test_what_is_told_crosses_to_another_process():
+def test_file_setup_messages_round_trip():
     footing = WorkerFileSetup(3, "/v/jobrun-r", Probe("/p", "x"))
 
     assert decode_frame(encode_frame((footing, NO_FILE_SETUP))) == (footing, NO_FILE_SETUP)

@@ -27,7 +27,7 @@ def test_each_node_has_its_own_tasks_setup_and_reports():
     assert [len(shares[node].group.setup) for node in "abc"] == [0, 0, 1]
 
 
-def test_a_node_waits_for_what_its_tasks_need_elsewhere():
+def test_node_waits_for_needed_tasks_on_other_nodes():
     first = [task("first", "x = 1", node=node) for node in "ab"]
     whole = group(*first, task("then", "x = 1", node="a", needs=("first",)))
 
@@ -42,7 +42,7 @@ def test_a_node_waits_for_what_its_tasks_need_elsewhere():
     )
 
 
-def test_the_end_of_a_task_is_told_wherever_tasks_come_after_it():
+def test_end_of_a_task_is_announced_to_all_followers():
     whole = group(
         task("one", "x = 1", node="a", outputs={"x": "x"}),
         task("two", "x = 1", node="b", needs=("one",)),
@@ -90,7 +90,7 @@ def test_a_queue_of_several_nodes_is_known_to_those_who_use_it():
     assert shares.by_node["c"].queues == ()
 
 
-def test_nodes_in_one_place_are_one_to_the_others():
+def test_nodes_in_one_process_are_one_node_to_the_others():
     first = [task("first", "x = 1", node=node, outputs={"x": "x"}) for node in "abc"]
     whole = group(*first, task("then", "x = 1", node="b", needs=("first",)))
 
@@ -106,7 +106,7 @@ def test_nodes_in_one_place_are_one_to_the_others():
     assert shares.by_node["a"].placement == {"b": "a"}
 
 
-def test_a_queue_within_one_place_is_nobody_elses():
+def test_queue_within_one_process_is_not_shared():
     queue = Queue("q", shared=True)
     whole = group(
         replace(task("w", "x = 1", node="a"), write=(WriteQueue(queue, ("x",)),)),

@@ -63,7 +63,7 @@ def test_values_come_from_the_nodes_in_their_order(town):
     assert [value[0] for value in values] == [5, 4, 3, 2, 1, 0]
 
 
-def test_nodes_meet_once(town):
+def test_nodes_connect_once(town):
     town.blobs["b"]["w"] = 1
 
     assert [town.fetch("a", "w", "b") for _ in range(3)] == [[1]] * 3
@@ -86,7 +86,7 @@ def test_two_nodes_can_send_each_other_large_values_at_the_same_time(town):
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_what_is_not_there_is_told_and_the_way_stays_open(town):
+def test_missing_blob_is_an_error_and_the_connection_stays_open(town):
     with pytest.raises(MissingBlobError):
         town.fetch("a", "w", "b")
     town.blobs["b"]["w"] = 2
@@ -94,7 +94,7 @@ def test_what_is_not_there_is_told_and_the_way_stays_open(town):
     assert town.fetch("a", "w", "b") == [2]
 
 
-def test_a_value_that_cannot_cross_is_told_and_the_way_stays_open(town):
+def test_value_that_cannot_be_encoded_is_an_error_and_the_connection_stays_open(town):
     town.blobs["b"].update(w=object(), v=1)
 
     with pytest.raises(TypeError, match="cannot cross"):
@@ -103,12 +103,12 @@ def test_a_value_that_cannot_cross_is_told_and_the_way_stays_open(town):
     assert town.fetch("a", "v", "b") == [1]
 
 
-def test_a_node_that_is_gone_is_told(town):
+def test_lost_node_is_an_error(town):
     with pytest.raises(EnvironmentFaultError, match="node 'z' is lost"):
         town.fetch("a", "w", "z")
 
 
-def test_nobody_waits_after_a_cancel(town):
+def test_cancel_ends_the_wait_for_a_value(town):
     asked = threading.Event()
     never = threading.Event()
 

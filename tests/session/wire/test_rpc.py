@@ -40,7 +40,7 @@ def test_an_error_is_raised_where_it_was_asked():
         answer.wait()
 
 
-def test_who_waits_is_woken_by_a_cancel():
+def test_cancel_wakes_waiting_threads():
     answer = RpcClient(Line()).call("take")
     scope = CancelScope()
     threading.Timer(0.01, scope.cancel).start()
@@ -63,7 +63,7 @@ def test_after_the_end_all_requests_fail():
         unwrap_outcome(outcomes[0])
 
 
-def test_nobody_there_is_told_by_the_end_and_not_by_the_sender():
+def test_broken_pipe_in_send_is_reported_by_fail_all():
     def send(*_):
         raise BrokenPipeError
 
@@ -75,7 +75,7 @@ def test_nobody_there_is_told_by_the_end_and_not_by_the_sender():
         answer.wait()
 
 
-def test_what_cannot_be_sent_is_no_open_request():
+def test_request_that_cannot_be_sent_is_not_open():
     def send(*_):
         raise TypeError("object cannot cross")
 

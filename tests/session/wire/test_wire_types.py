@@ -88,7 +88,7 @@ def test_cancels_and_missing_blobs_stay_what_they_are():
     assert (type(missing), missing.name) == (MissingBlobError, "w")
 
 
-def test_errors_of_python_stay_what_they_are_and_others_say_what_they_were():
+def test_python_errors_keep_their_class_and_others_name_theirs():
     class OwnError(Exception):
         pass
 
@@ -99,7 +99,7 @@ def test_errors_of_python_stay_what_they_are_and_others_say_what_they_were():
 
 
 @pytest.mark.parametrize("step", [Log(Text(("a",)), path="e/t/log"), Sleep(0.5, path="e/t[0]")])
-def test_a_step_of_a_declared_kind_arrives_as_it_was(step):
+def test_declared_step_round_trips(step):
     message = encode(step, WIRE_TYPES)
 
     assert decode(message.head, WIRE_TYPES, lambda _: None) == step

@@ -49,7 +49,7 @@ def opened(tmp_path):
 
 
 @pytest.mark.long
-def test_a_node_is_asked_and_heard(opened):
+def test_worker_answers_rpc_and_sends_events(opened):
     link, hearer, events = opened
     share = partition_group(group(task("t", log("hello"), node="n"))).by_node["n"]
     link.send_partition(1, share)
@@ -119,7 +119,7 @@ def test_a_process_ends_when_its_master_closes_the_connection():
 
 
 @pytest.mark.long
-def test_signals_for_the_whole_group_do_not_end_it():
+def test_signals_to_the_process_group_do_not_end_a_worker():
     process = LocalProcess("n")
     # Also before it has begun.
     os.kill(process.pid, signal.SIGINT)
@@ -139,7 +139,7 @@ def test_signals_for_the_whole_group_do_not_end_it():
 
 
 @pytest.mark.long
-def test_a_process_that_was_stopped_and_goes_on_is_left_alone():
+def test_process_that_was_stopped_and_continued_is_not_killed():
     process = LocalProcess("n")
     watching = threading.Thread(target=process.wait_for_exit)
     watching.start()
