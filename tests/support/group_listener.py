@@ -7,13 +7,13 @@ class GroupListener:
     """Record the ends and failures that are reported to it."""
 
     def __init__(self):
-        self.told = []
+        self.sent = []
 
     def notify_task_ended(self, task, outputs):
-        self.told.append((task, dict(outputs)))
+        self.sent.append((task, dict(outputs)))
 
     def notify_failure(self):
-        self.told.append("failing")
+        self.sent.append("failing")
 
     def open_queue(self, plan, run):
         return None

@@ -47,7 +47,7 @@ def test_unacknowledged_mid_epoch_checkpoint_is_acknowledged_on_recovery(root):
     _save(root, (1, 2))
 
     assert _plan(root).acknowledge
-    assert not _plan(root, said=JournalContents(within=(1, 2))).acknowledge
+    assert not _plan(root, journal=JournalContents(within=(1, 2))).acknowledge
 
 
 def test_mid_epoch_checkpoints_of_a_saved_epoch_are_removed(root):
@@ -77,20 +77,20 @@ def test_missing_acknowledged_mid_epoch_checkpoint_is_refused(root):
     _save(root, (1, 2))
 
     with pytest.raises(CheckpointError, match="after 4 of its records"):
-        _plan(root, said=JournalContents(within=(1, 4)))
+        _plan(root, journal=JournalContents(within=(1, 4)))
 
 
 def test_allow_lost_accepts_an_older_mid_epoch_checkpoint(root):
     _save(root, (1, 2))
 
-    plan = _plan(root, said=JournalContents(within=(1, 4)), allow_lost=True)
+    plan = _plan(root, journal=JournalContents(within=(1, 4)), allow_lost=True)
 
     assert (plan.records, plan.lost) == (2, 4)
 
 
 def test_accepted_loss_is_not_reported_again(root, tmp_path):
     _save(root, (1, 2))
-    plan = _plan(root, said=JournalContents(within=(1, 4)), allow_lost=True)
+    plan = _plan(root, journal=JournalContents(within=(1, 4)), allow_lost=True)
     journal = Journal.open(tmp_path, RUN_ID)
     journal.acknowledge_within(1, 4, 0)
 

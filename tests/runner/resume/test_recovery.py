@@ -97,7 +97,7 @@ def test_epochs_of_a_version_that_did_not_record_deletions_may_be_absent_except_
 
 
 def test_the_wanted_epoch_opens_a_new_generation_and_the_later_ones_are_over():
-    recovery = plan([0, 1, 2, 3], [0, 1, 2, 3], wanted=1, generation=4, made={2: 4, 3: 3})
+    recovery = plan([0, 1, 2, 3], [0, 1, 2, 3], wanted=1, generation=4, generations={2: 4, 3: 3})
 
     assert recovery == RecoveryPlan(
         1, 5, superseded=((2, 4), (3, 3)), acknowledge=True, rewind=True
