@@ -63,7 +63,7 @@ class _Case:
     """A state that has been made: where it is, what it came from, what it must hold."""
 
     path: Path
-    told: str
+    description: str
     promise: Promise
     kept_in: str = ""
 
@@ -193,7 +193,8 @@ class Explorer:
         for case, faults_before, faults_after in zip(batch, before, after, strict=True):
             result.states += 1
             result.faults += [
-                f"{case.told}: {text}" for text in dict.fromkeys([*faults_before, *faults_after])
+                f"{case.description}: {text}"
+                for text in dict.fromkeys([*faults_before, *faults_after])
             ]
             if (
                 resume_every
@@ -202,7 +203,7 @@ class Explorer:
             ):
                 result.resumed += 1
                 result.faults += [
-                    f"{case.told}: resumed, {text}" for text in self._resumed(case, work)
+                    f"{case.description}: resumed, {text}" for text in self._resumed(case, work)
                 ]
             shutil.rmtree(case.path)
 
