@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.compiling import job_of
 
 
-def test_tasks_stand_in_spec_order_then_node_order(tmp_path):
+def test_tasks_are_in_spec_order_then_node_order(tmp_path):
     job = job_of(
         tmp_path,
         """\

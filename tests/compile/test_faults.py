@@ -32,7 +32,7 @@ def test_warnings_alone_raise_nothing():
     assert [warning.severity for warning in faults.warnings()] == ["warning"]
 
 
-def test_the_same_fault_at_the_same_place_is_told_once():
+def test_the_same_fault_at_the_same_position_is_reported_once():
     faults = Faults()
     for path in ("epoch/a/steps[0].f[0]", "epoch/b/steps[0].f[0]"):
         faults.error("E180", "unknown blob 'x'", "make it first", SpecPosition(path, HERE.origin))

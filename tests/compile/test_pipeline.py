@@ -139,7 +139,7 @@ expect: [gather.n == 4]
 """
 
 
-def test_the_example_of_the_language_compiles_as_it_stands(tmp_path):
+def test_the_example_of_the_language_compiles_unchanged(tmp_path):
     path = tmp_path / "kmeans.yaml"
     path.write_text(EXAMPLE)
 
@@ -220,7 +220,7 @@ def test_compiling_imports_no_numpy_and_no_user_code(tmp_path):
     assert result.stdout == "[]\n"
 
 
-def test_all_faults_are_told_together(tmp_path):
+def test_all_faults_are_reported_together(tmp_path):
     faults = faults_of(
         tmp_path,
         """\

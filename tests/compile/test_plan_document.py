@@ -18,7 +18,7 @@ def test_it_is_json_with_a_schema(tmp_path):
     assert json.loads(json.dumps(plan)) == plan
 
 
-def test_a_task_on_many_nodes_stands_there_once(tmp_path):
+def test_a_task_on_many_nodes_is_listed_once(tmp_path):
     plan = plan_json(job_of(tmp_path, SPEC))
 
     (task,) = plan["groups"][1]["tasks"]
@@ -31,10 +31,10 @@ def test_a_task_on_many_nodes_stands_there_once(tmp_path):
     assert task["steps"][0]["blocks"][1][0]["path"] == "epoch/t/steps[0].else[0]"
 
 
-def test_what_is_around_and_beside_is_told_by_node(tmp_path):
+def test_setups_and_reports_are_listed_by_node(tmp_path):
     group = plan_json(job_of(tmp_path, SPEC))["groups"][1]
 
-    assert [one["nodes"] for one in group["setup"]] == [["a_0", "a_1", "a_2"]]
+    assert [setup["nodes"] for setup in group["setup"]] == [["a_0", "a_1", "a_2"]]
     assert group["reports"][0]["nodes"] == ["a_0", "a_1", "a_2"]
     assert group["reports"][0]["every_s"] == 2.0
 
@@ -43,7 +43,9 @@ def test_state_has_the_sizes_that_are_known(tmp_path):
     sizes = {("a_0", "w"): Known("float64", (10, 3)), ("a_1", "w"): Known("float64", (None,))}
     plan = plan_json(job_of(tmp_path, SPEC), sizes)
 
-    blobs = {(one["node"], blob["name"]): blob for one in plan["state"] for blob in one["blobs"]}
+    blobs = {
+        (entry["node"], blob["name"]): blob for entry in plan["state"] for blob in entry["blobs"]
+    }
     assert blobs["a_0", "w"] == {
         "name": "w",
         "dtype": "float64",
@@ -76,7 +78,7 @@ def test_limits_hosts_and_remote_nets_are_reported(tmp_path):
     (node,) = plan["nodes"]
     assert (node["host"], node["resources"]) == ("there", {"gpu": 1.0})
     group = plan["groups"][1]
-    assert [(one["timeout_s"], one["retry"], one["on_error"]) for one in group["tasks"]] == [
+    assert [(task["timeout_s"], task["retry"], task["on_error"]) for task in group["tasks"]] == [
         (3.0, {"max": 2, "backoff_s": 1.0}, "fail"),
         (None, None, "warn"),
     ]
@@ -93,7 +95,7 @@ stop: [data_finished: r]
 """
 
 
-def test_a_reader_stands_in_the_plan_as_data(tmp_path):
+def test_a_reader_is_in_the_plan_as_data(tmp_path):
     job = job_of(tmp_path, _SPEC)
     (reader,) = readers_json(job)
 

@@ -45,7 +45,7 @@ def test_a_policy_is_said_in_words(tmp_path, checkpoint, line):
     assert line in plan_text(job_of(tmp_path, f"checkpoint: {checkpoint}"))
 
 
-def test_why_a_job_is_not_exact_is_told_with_places(tmp_path):
+def test_reasons_for_inexactness_are_listed_with_paths(tmp_path):
     text = plan_text(job_of(tmp_path, "epoch: [{task: t, hogwild: true, steps: [w = 1.0]}]"))
 
     assert "not exact" in text

@@ -66,9 +66,9 @@ stop: [{epochs: 4}, {when: w > 1000}]
 
 def _walk():
     """The same job as ``SPEC``, by constructors."""
-    moves = steps("w = w + iter * t", Stop(expression("w > 100"), ""))
+    loop_steps = steps("w = w + iter * t", Stop(expression("w > 100"), ""))
     choice = If(((expression("w > 50"), steps("n += 1")),), steps("n += 2"))
-    body = steps("t = start.first", Loop(expression("3"), moves), choice)
+    body = steps("t = start.first", Loop(expression("3"), loop_steps), choice)
     return Job(
         "walk",
         Cluster((Node("a"), Node("b"))),
@@ -173,9 +173,9 @@ def test_saves_within_an_epoch_are_refused_as_in_a_spec():
 
 
 def test_a_probe_cannot_change_a_blob_of_a_named_node():
-    left = Probe("left", (Call("count_down", (NodeBlob("n", "x"),)),))
+    probe = Probe("left", (Call("count_down", (NodeBlob("n", "x"),)),))
 
-    assert "E132" in _faults(replace(_small(t=steps("x += 1")), metrics=(("left", left),)))
+    assert "E132" in _faults(replace(_small(t=steps("x += 1")), metrics=(("left", probe),)))
 
 
 def test_the_state_is_what_init_makes_on_each_node():

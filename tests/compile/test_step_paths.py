@@ -85,7 +85,7 @@ def test_setup_and_reports_get_their_names():
         instance_setup=(SetupNets(steps("c = 1")),),
         reports=(Report(1.0, steps("d = 1")),),
     )
-    assert [one.name for one in task.setup] == ["epoch/t/setup.task", "epoch/t/setup.task[1]"]
+    assert [setup.name for setup in task.setup] == ["epoch/t/setup.task", "epoch/t/setup.task[1]"]
     assert task.instance_setup[0].init[0].path == "epoch/t/setup.instance.init[0]"
     assert task.reports[0].steps[0].path == "epoch/t/report[0].steps[0]"
 
@@ -93,8 +93,8 @@ def test_setup_and_reports_get_their_names():
 def test_reports_of_a_group_are_numbered_on_each_node():
     report = Report(1.0, ())
     reports = tuple(NodeReport(node, report) for node in ("a", "b", "a"))
-    found = PathAssignment(Faults()).node_reports(reports, "epoch")
-    assert [one.report.path for one in found] == [
+    numbered = PathAssignment(Faults()).node_reports(reports, "epoch")
+    assert [node_report.report.path for node_report in numbered] == [
         "epoch/report[0]",
         "epoch/report[0]",
         "epoch/report[1]",

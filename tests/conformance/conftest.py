@@ -34,8 +34,8 @@ def stage(tmp_path: Path) -> Iterator[Callable[[str], Stage]]:
         return opened[-1]
 
     yield open_stage
-    for one in opened:
-        one.session.close()
+    for opened_stage in opened:
+        opened_stage.session.close()
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ OUTCOME = re.compile(r"same|by rule ([1-9]|[12]\d|30)|by design|not (yet|applica
 
 def _tests() -> dict[str, list[str]]:
     """The docstrings of the tests of each case."""
-    found: dict[str, list[str]] = {}
+    docstrings: dict[str, list[str]] = {}
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_case_"):
                 name = node.name.removeprefix("test_case_")
-                found.setdefault(_case(name), []).append(ast.get_docstring(node) or "")
-    return found
+                docstrings.setdefault(_case(name), []).append(ast.get_docstring(node) or "")
+    return docstrings
 
 
 def _case(test: str) -> str:
@@ -59,7 +59,7 @@ def test_a_test_says_why_it_expects_something_else():
     assert silent == {}
 
 
-def test_the_rules_that_hold_are_those_that_are_told():
+def test_the_listed_rules_are_those_that_hold():
     held = {int(outcome.split()[-1]) for outcome in CASES.values() if outcome.startswith("by rule")}
 
     assert held == set(RULES)
@@ -83,8 +83,8 @@ def test_pending_features_are_refused_until_their_cases_are_tested(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
-def test_the_table_is_told_wherever_the_cases_were_run(workers):
-    told = subprocess.run(
+def test_the_table_is_printed_wherever_the_cases_were_run(workers):
+    output = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -103,7 +103,7 @@ def test_the_table_is_told_wherever_the_cases_were_run(workers):
         check=True,
     ).stdout
 
-    assert "= conformance =" in told
-    assert re.search(r"^012_task_names +by rule 3: names come from the spec", told, re.MULTILINE)
-    assert re.search(r"^014_setup_order_single +\(not run\) same$", told, re.MULTILINE)
-    assert "not applicable: " in told
+    assert "= conformance =" in output
+    assert re.search(r"^012_task_names +by rule 3: names come from the spec", output, re.MULTILINE)
+    assert re.search(r"^014_setup_order_single +\(not run\) same$", output, re.MULTILINE)
+    assert "not applicable: " in output

@@ -178,15 +178,15 @@ def test_case_109_random_state_not_checkpointed(trial):
 
 
 def test_case_116_partial_load_single_manager(trial, stage):
-    """By rule 19: blobs are loaded by name, and each name is told where it was found."""
+    """By rule 19: blobs are loaded by name, and the result lists the nodes that had each name."""
     job = trial(_reading("local"))
     job.start()
     other = stage(_reading("local"))
     other.run("init")
 
-    found = load_blobs_from_checkpoints(other.session, job.run, 2, ["position", "nothing"])
+    loaded = load_blobs_from_checkpoints(other.session, job.run, 2, ["position", "nothing"])
 
-    assert found == {"position": ("local",), "nothing": ()}
+    assert loaded == {"position": ("local",), "nothing": ()}
     assert other.value("position") == 6
     assert np.array_equal(other.value("total"), [100])
 

@@ -104,7 +104,7 @@ def test_case_049_loop_iter_rerun_reset(stage):
 
     job.run("init", "epoch")
 
-    assert job.said == ["0 0", "0 1", "0 2", "1 0", "1 1", "1 2"]
+    assert job.messages == ["0 0", "0 1", "0 2", "1 0", "1 1", "1 2"]
 
 
 _STOPPING = """
@@ -120,7 +120,7 @@ def test_case_052_stop_in_task_body_repeats(stage):
     job = stage(_task(_STOPPING.replace("BODY", _PASS)))
 
     assert job.run("init", "epoch") == {"t.x": 1}
-    assert job.said == ["a", "b", "exit"]
+    assert job.messages == ["a", "b", "exit"]
 
 
 def test_case_052_stop_in_task_body_repeats_when_a_loop_says_so(stage):
@@ -128,7 +128,7 @@ def test_case_052_stop_in_task_body_repeats_when_a_loop_says_so(stage):
     job = stage(_task(_STOPPING.replace("BODY", f"[{{loop: forever, steps: {_PASS}}}]")))
 
     assert job.run("init", "epoch") == {"t.x": 4}
-    assert " ".join(job.said) == "a b a b a b a exit"
+    assert " ".join(job.messages) == "a b a b a b a exit"
 
 
 _FLAGGED = {
@@ -143,13 +143,13 @@ _FLAGGED = {
 
 @pytest.mark.parametrize("which", _FLAGGED)
 def test_case_054_should_stop_blob_semantics(stage, which):
-    """By design: a stop condition stands where it is looked at, and a block runs once by itself."""
-    steps, said = _FLAGGED[which]
+    """By design: a stop condition is evaluated at its step, and a block runs once by itself."""
+    steps, messages = _FLAGGED[which]
     job = stage(_task(f"    steps: [{{guard: stopped, steps: {steps}}}]\n"))
 
     job.run("init", "epoch")
 
-    assert " ".join(job.said) == said
+    assert " ".join(job.messages) == messages
 
 
 def test_case_054_should_stop_blob_semantics_of_concurrent_steps(stage):
@@ -167,11 +167,11 @@ def test_case_054_should_stop_blob_semantics_of_concurrent_steps(stage):
 
     job.run("init", "epoch")
 
-    assert sorted(job.said) == ["a", "b"]
+    assert sorted(job.messages) == ["a", "b"]
 
 
 def test_case_054_should_stop_blob_semantics_that_are_refused(tmp_path):
-    """By design: a flag that nobody has set is an error, as are a count and a condition at once."""
+    """By design: an unset flag is an error, as are a count and a condition at once."""
     unset = "epoch: [{task: t, steps: [{stop_if: flag}]}]\n"
     both = "epoch: [{task: t, steps: [{loop: 3, while: w < 3, steps: [w = w + 1]}]}]\n"
 

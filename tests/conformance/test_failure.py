@@ -29,7 +29,7 @@ epoch:
         job.run("init", "epoch")
 
     assert [fault.path for fault in caught.value.faults] == ["epoch/bad/steps[0]"]
-    assert job.said == []
+    assert job.messages == []
 
 
 def test_case_039_fail_false_straight_line_sibling(stage):
@@ -60,7 +60,7 @@ epoch:
     with pytest.raises(TaskFailedError, match="broken"):
         job.run("init", "epoch")
 
-    assert job.said == ["e0"]
+    assert job.messages == ["e0"]
 
 
 _THIRD_FAILS = (
@@ -83,11 +83,11 @@ def test_case_040_single_task_raise(stage):
 
     with pytest.raises(TaskFailedError, match="broken"):
         job.run("init", "epoch")
-    assert job.said == ["1"]
+    assert job.messages == ["1"]
     job.forget()
 
     job.run("epoch", epoch=2)
-    assert job.said == ["1", "2"]
+    assert job.messages == ["1", "2"]
 
 
 def test_case_040_single_task_raise_in_a_run(trial):
@@ -109,10 +109,10 @@ epoch:
 """
 
 
-@pytest.mark.parametrize("beside", ["", "  - {task: other, steps: [{log: other}]}\n"])
-def test_case_117_missing_input_is_found_before_running(tmp_path, beside):
+@pytest.mark.parametrize("other_task", ["", "  - {task: other, steps: [{log: other}]}\n"])
+def test_case_117_missing_input_is_found_before_running(tmp_path, other_task):
     """Same: no step runs; and by rule 7 a task beside it changes nothing."""
-    (fault,) = faults_of(tmp_path, _MISSING + beside)
+    (fault,) = faults_of(tmp_path, _MISSING + other_task)
 
     assert fault.code == "E180"
     assert fault.path == "epoch/t/steps[1]"

@@ -1,4 +1,4 @@
-"""Cases about who is asked and told about checkpoints: handlers, uploads, failing disks."""
+"""Cases about the metadata handler of checkpoints, uploads and failing disks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _counting(total: int, more: str = "") -> str:
 
 
 class Handler:
-    """Notes what it is asked and told; one of its methods may fail, another may say what to do."""
+    """Records its calls; one of its methods may fail, another may choose an epoch."""
 
     def __init__(self, failing: str = "", *, open_: bool = True, epoch: int | None = None) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self._failing = failing
         self._open = open_
         self._epoch = epoch
@@ -43,11 +43,11 @@ class Handler:
 
     def written(self, epoch, generation):
         self._reach("written")
-        self.told.append(f"w{epoch}")
+        self.calls.append(f"w{epoch}")
 
     def report(self, times):
         self._reach("report")
-        self.told.append("r")
+        self.calls.append("r")
 
     def _reach(self, method: str) -> None:
         if method == self._failing:
@@ -56,29 +56,29 @@ class Handler:
 
 def _saves_and_epochs(job: Trial) -> str:
     """What happened, in order: e an epoch, w its save, x a save that failed."""
-    found = []
+    letters = []
     for event in job.events:
         if isinstance(event, GroupStarted) and event.group == "epoch":
-            found.append("e")
+            letters.append("e")
         elif isinstance(event, CheckpointCommitted):
-            found.append(f"w{event.epoch}")
+            letters.append(f"w{event.epoch}")
         elif isinstance(event, CheckpointFailed):
-            found.append(f"x{event.epoch}")
-    return " ".join(found)
+            letters.append(f"x{event.epoch}")
+    return " ".join(letters)
 
 
 def test_case_073_metadata_handler_failures(trial):
-    """Same: where nothing fails, each epoch is saved and told before the next one runs."""
+    """Same: where nothing fails, each epoch is saved and reported before the next one runs."""
     job, handler = trial(_counting(2, "checkpoint: {async: false}\n")), Handler()
 
     assert job.start(metadata=handler).epoch == 2
 
     assert _saves_and_epochs(job) == "w0 e w1 e w2"
-    assert handler.told == ["w0", "r", "w1", "r", "w2", "r"]
+    assert handler.calls == ["w0", "r", "w1", "r", "w2", "r"]
     assert job.store.epochs() == (0, 1, 2)
 
 
-# What a handler does to a save, what it is told all the same, and which epochs there are.
+# A handler that fails a save, the calls that it gets nevertheless, and the saved epochs.
 _FAILURES = {
     "not accessible": (Handler, {"open_": False}, [], ()),
     "accessible raises": (Handler, {"failing": "accessible"}, [], ()),
@@ -89,15 +89,15 @@ _FAILURES = {
 
 @pytest.mark.parametrize("which", _FAILURES)
 def test_case_073_metadata_handler_failures_passed_over(trial, which):
-    """By rule 14: with ``on_error: warn`` a save that fails is counted, and told at the end."""
-    make, how, told, epochs = _FAILURES[which]
+    """By rule 14: with ``on_error: warn`` a failed save is counted, and reported at the end."""
+    make, options, calls, epochs = _FAILURES[which]
     policy = "checkpoint: {on_error: warn, async: false}\n"
-    job, handler = trial(_counting(2, policy)), make(**how)
+    job, handler = trial(_counting(2, policy)), make(**options)
 
     job.start(metadata=handler)
 
-    assert job.said == ["init", "epoch", "epoch"]
-    assert handler.told == told
+    assert job.messages == ["init", "epoch", "epoch"]
+    assert handler.calls == calls
     assert job.store.epochs() == epochs
     # An epoch that is saved is none that could not be, whatever the handler says to it.
     assert _noted(job, "3 checkpoints could not be saved") is not bool(epochs)
@@ -107,13 +107,13 @@ def test_case_073_metadata_handler_failures_passed_over(trial, which):
 @pytest.mark.parametrize("which", _FAILURES)
 def test_case_073_metadata_handler_failures_that_fail_the_run(trial, which):
     """By rule 14: without it, the run ends with the first save that fails."""
-    make, how, _, _ = _FAILURES[which]
+    make, options, _, _ = _FAILURES[which]
     job = trial(_counting(2, "checkpoint: {async: false}\n"))
 
     with pytest.raises(EnvironmentFaultError):
-        job.start(metadata=make(**how))
+        job.start(metadata=make(**options))
 
-    assert job.said == ["init"]
+    assert job.messages == ["init"]
 
 
 def test_case_073_metadata_handler_failures_when_it_is_asked_for_an_epoch(trial):
@@ -153,10 +153,10 @@ def test_case_073_metadata_handler_failures_and_a_full_disk(trial, monkeypatch, 
     ("user", "handler", "begins"), [(None, 2, 2), (3, 1, 1), (2, None, 2), (3, None, 3)]
 )
 def test_case_081_metadata_last_epoch_decides(trial, user, handler, begins):
-    """By rule 18: which epoch was chosen is told, and by whom; init does not run.
+    """By rule 18: the chosen epoch is reported, and who chose it; init does not run.
 
     A handler's epoch counts before the user's; one without an opinion leaves it to the user,
-    and does not begin anew.
+    and does not start over.
     """
     job = trial(_counting(4))
     job.start()
@@ -165,7 +165,7 @@ def test_case_081_metadata_last_epoch_decides(trial, user, handler, begins):
     result = job.resume(user, metadata=Handler(epoch=handler))
 
     assert (result.epoch, job.epochs_run()) == (4, 4 - begins)
-    assert "init" not in job.said
+    assert "init" not in job.messages
     who = "Handler says: it is the best" if handler else "it was asked for"
     assert _noted(job, f"continuing from epoch {begins}: {who}")
 
@@ -229,30 +229,30 @@ def test_case_084_upload_group_of_a_spec(trial):
 
 
 class Remembering(Handler):
-    """Knows what it was told, as its contract says."""
+    """Remembers the epochs that it was given, as its contract says."""
 
     def accessible(self, epoch):
-        self.told.append("a" if epoch is None else f"a{epoch}")
-        return epoch is None or f"w{epoch}" in self.told
+        self.calls.append("a" if epoch is None else f"a{epoch}")
+        return epoch is None or f"w{epoch}" in self.calls
 
     def last_epoch(self, wanted):
-        self.told.append("l")
+        self.calls.append("l")
 
 
-def test_metadata_handler_is_asked_at_each_start_and_told_of_each_epoch_once(trial):
+def test_metadata_handler_is_called_at_each_start_and_once_per_epoch(trial):
     job, handler = trial(_counting(4, "checkpoint: {async: false}\n")), Remembering()
 
     job.start(metadata=handler)
-    assert handler.told[0] == "l"
-    handler.told.remove("w4")
+    assert handler.calls[0] == "l"
+    handler.calls.remove("w4")
     for _ in range(2):
         job.resume(4, metadata=handler)
     job.resume(2, metadata=handler)
 
-    assert handler.told.count("l") == 4
-    told = [one for one in handler.told if one.startswith("w")]
-    # What was not told before a kill is told at the resume; 3 and 4 were computed again.
-    assert told == ["w0", "w1", "w2", "w3", "w4", "w3", "w4"]
+    assert handler.calls.count("l") == 4
+    written = [call for call in handler.calls if call.startswith("w")]
+    # An epoch not reported before a kill is reported at the resume; 3 and 4 were computed again.
+    assert written == ["w0", "w1", "w2", "w3", "w4", "w3", "w4"]
 
 
 def test_metadata_handler_that_names_an_epoch_of_a_new_run_is_refused(trial):

@@ -27,7 +27,7 @@ def test_case_071_no_checkpoint_manager(trial):
 
     assert job.start().epoch == 2
 
-    assert job.said == ["init", "epoch", "epoch", "download", "exit"]
+    assert job.messages == ["init", "epoch", "epoch", "download", "exit"]
 
 
 @pytest.mark.parametrize("epoch", [None, 3])
@@ -75,7 +75,7 @@ def test_case_077_no_stop_condition(trial, tmp_path):
     with pytest.raises(TaskFailedError, match="broken"):
         job.start()
 
-    assert job.said == ["e"] * 4
+    assert job.messages == ["e"] * 4
     assert job.store.epochs() == (0, 1, 2, 3)
 
 
@@ -137,15 +137,15 @@ stop: [{when: WHAT}]
 """
 
 
-def _stopping(what: str, initial: str = "False", value: str = "w == 2") -> str:
-    text = _STOPPING.replace("WHAT", what).replace("INITIAL", initial)
+def _stopping(condition: str, initial: str = "False", value: str = "w == 2") -> str:
+    text = _STOPPING.replace("WHAT", condition).replace("INITIAL", initial)
     return text.replace("VALUE", value)
 
 
-@pytest.mark.parametrize("what", ["t.done", "flag"])
-def test_case_086_stop_condition_kinds(trial, what):
+@pytest.mark.parametrize("condition", ["t.done", "flag"])
+def test_case_086_stop_condition_kinds(trial, condition):
     """Same: a task's output or a blob of the state; no task is added for it."""
-    job = trial(_stopping(what))
+    job = trial(_stopping(condition))
 
     assert job.start().epoch == 1
     assert len(job.compile().epoch.tasks) == 1
@@ -159,7 +159,7 @@ def test_case_086_stop_condition_kinds_of_something_else(tmp_path):
 
 @pytest.mark.parametrize(("initial", "value"), [("0", "1"), ("0.0", "0.5")])
 def test_case_086_stop_condition_kinds_are_bools(trial, initial, value):
-    """By rule 26: a number is no condition, which is told before anything runs."""
+    """By rule 26: a number is no condition, which is reported before anything runs."""
     job = trial(_stopping("flag", initial, value))
 
     with pytest.raises(SpecError) as caught:

@@ -28,7 +28,7 @@ stop: [{epochs: 1}]
 
 
 def test_case_042_fail_unblocks_queue_reader(stage):
-    """By rule 7: the error is raised to the caller, and whoever waits for records is woken."""
+    """By rule 7: the error is raised to the caller, and waiting readers are woken."""
     # Of capacity 1: the second record waits until the reader has begun.
     job = stage("""
         readers: {data: {counter: {stop: 3}, fields: [x]}}
@@ -44,7 +44,7 @@ def test_case_042_fail_unblocks_queue_reader(stage):
         job.run("init", "epoch")
 
     assert [fault.path for fault in caught.value.faults] == ["epoch/bad/steps[0]"]
-    assert job.said == ["woken"]
+    assert job.messages == ["woken"]
 
 
 def test_case_088_three_stage_pipeline(stage):

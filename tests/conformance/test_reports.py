@@ -18,7 +18,7 @@ stop: [{epochs: 1}]
 
 
 def test_case_026_report_step_at_least_once(stage):
-    """Same: once after the body, and nobody waits for the end of an interval, here an hour."""
+    """Same: once after the body, without waiting for the end of the interval, here an hour."""
     job = stage(
         _HEAD
         + """
@@ -30,7 +30,7 @@ epoch:
 
     job.run("init", "epoch")
 
-    assert job.said == ["body", "report"]
+    assert job.messages == ["body", "report"]
 
 
 _ALL_BLOCKS = (
@@ -55,7 +55,7 @@ def test_case_028_task_reporter_order(stage):
 
     job.run("init", "epoch")
 
-    assert job.said == ["task init", "init", "body", "report", "exit", "task exit", "node exit"]
+    assert job.messages == ["task init", "init", "body", "report", "exit", "task exit", "node exit"]
 
 
 def test_case_028_task_reporter_order_with_instances(stage):
@@ -64,7 +64,7 @@ def test_case_028_task_reporter_order_with_instances(stage):
 
     job.run("init", "epoch")
 
-    assert Counter(job.said) == {
+    assert Counter(job.messages) == {
         "task init": 1,
         "init": 3,
         "body": 3,
@@ -73,7 +73,7 @@ def test_case_028_task_reporter_order_with_instances(stage):
         "task exit": 1,
         "node exit": 1,
     }
-    assert job.said[-2:] == ["task exit", "node exit"]
+    assert job.messages[-2:] == ["task exit", "node exit"]
 
 
 def test_case_031_report_on_node_without_tasks(tmp_path):
@@ -107,7 +107,7 @@ epoch:
     with pytest.raises(TaskFailedError, match="ValueError: broken"):
         job.run("init", "epoch")
 
-    assert job.said == []
+    assert job.messages == []
 
 
 class _Telling(Stage):
@@ -149,11 +149,11 @@ epoch:
         "ended" if isinstance(event, TaskEnded) else getattr(event, "text", "")
         for event in job.events
     ]
-    begun = [place for place, line in enumerate(lines) if line == "report begins"]
+    begun = [index for index, line in enumerate(lines) if line == "report begins"]
     # The task of init ended first. Between the two an interval may have passed once more.
     ended = lines.index("ended", lines.index("ended") + 1)
     assert begun[0] < ended < begun[1]
-    assert job.said == ["report begins", "report ends"] * len(begun)
+    assert job.messages == ["report begins", "report ends"] * len(begun)
 
 
 _FAILING = (
@@ -167,18 +167,18 @@ epoch:
 
 
 @pytest.mark.parametrize(
-    ("beside", "said"), [("", ["before"]), ("report: [{every: 1h, steps: [{log: report}]}]",
+    ("report", "messages"), [("", ["before"]), ("report: [{every: 1h, steps: [{log: report}]}]",
                                             ["before", "report"])],
 )  # fmt: skip
-def test_case_113_report_step_changes_failure_mode(stage, beside, said):
+def test_case_113_report_step_changes_failure_mode(stage, report, messages):
     """By rule 7: with a report beside it or without, a failure is the same error."""
-    job = stage(_FAILING.replace("REPORT", beside))
+    job = stage(_FAILING.replace("REPORT", report))
 
     with pytest.raises(TaskFailedError, match="ValueError: broken") as caught:
         job.run("init", "epoch")
 
     assert [fault.path for fault in caught.value.faults] == ["epoch/t/steps[1]"]
-    assert job.said == said
+    assert job.messages == messages
 
 
 @pytest.mark.parametrize("where", ["task", "group"])
@@ -195,16 +195,16 @@ def test_last_report_after_a_failure_sees_failed(stage, where):
     with pytest.raises(TaskFailedError):
         job.run("epoch", epoch=2)
 
-    assert job.said == ["failed: False", "failed: True"]
+    assert job.messages == ["failed: False", "failed: True"]
 
 
-@pytest.mark.parametrize("place", ["state", "task"])
-def test_blob_named_failed_is_what_a_report_reads(stage, place):
-    made = {
+@pytest.mark.parametrize("owner", ["state", "task"])
+def test_blob_named_failed_is_what_a_report_reads(stage, owner):
+    texts = {
         "state": ("failed = 7", ""),
         "task": ("other = 0", "setup: {task: {init: [failed = 7]}}, "),
     }
-    state, setup = made[place]
+    state, setup = texts[owner]
     job = stage(f"""
 init: [{{task: start, steps: [{state}]}}]
 stop: [{{epochs: 1}}]
@@ -214,4 +214,4 @@ epoch:
 
     job.run("init", "epoch")
 
-    assert job.said == ["7"]
+    assert job.messages == ["7"]

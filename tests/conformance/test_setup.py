@@ -24,7 +24,7 @@ def test_case_014_setup_order_single(stage):
 
     job.run("init", "epoch")
 
-    assert job.said == [
+    assert job.messages == [
         "group init",
         "A task init",
         "A instance init",
@@ -38,15 +38,15 @@ def test_case_014_setup_order_single(stage):
 
 def test_case_015_setup_order_instances(stage):
     """Same: a task's set-up runs once, an instance's in each, the node's around all tasks."""
-    one = _BLOCKS.replace("COUNT", "instances: 3").replace(", {log: A body again}", "")
-    _, _, first = one.partition("epoch:\n")
+    text = _BLOCKS.replace("COUNT", "instances: 3").replace(", {log: A body again}", "")
+    _, _, first = text.partition("epoch:\n")
     second = first.partition("stop:")[0].replace("A", "B")
-    job = stage(one.replace("stop:", f"{second}stop:"))
+    job = stage(text.replace("stop:", f"{second}stop:"))
 
     job.run("init", "epoch")
 
-    said = job.said
-    assert Counter(said) == {
+    messages = job.messages
+    assert Counter(messages) == {
         "group init": 2,
         "group exit": 2,
         **{f"{task} task {part}": 1 for task in "AB" for part in ("init", "exit")},
@@ -54,20 +54,24 @@ def test_case_015_setup_order_instances(stage):
         "A body": 3,
         "B body": 3,
     }
-    assert said[:2] == ["group init"] * 2
-    assert said[-2:] == ["group exit"] * 2
+    assert messages[:2] == ["group init"] * 2
+    assert messages[-2:] == ["group exit"] * 2
     for task in "AB":
-        own = [line.removeprefix(f"{task} ") for line in said if line.startswith(task)]
-        assert (own[0], own[-1]) == ("task init", "task exit")
+        task_lines = [line.removeprefix(f"{task} ") for line in messages if line.startswith(task)]
+        assert (task_lines[0], task_lines[-1]) == ("task init", "task exit")
         for number in range(1, 4):
             # No instance leaves before it came, however they overlap.
-            assert _reached(own, "instance init", number) < _reached(own, "body", number)
-            assert _reached(own, "body", number) < _reached(own, "instance exit", number)
+            assert _reached(task_lines, "instance init", number) < _reached(
+                task_lines, "body", number
+            )
+            assert _reached(task_lines, "body", number) < _reached(
+                task_lines, "instance exit", number
+            )
 
 
 def _reached(lines: list[str], line: str, number: int) -> int:
-    """Where a line stands for the n-th time."""
-    return [place for place, one in enumerate(lines) if one == line][number - 1]
+    """Return the index of the n-th occurrence of a line."""
+    return [index for index, candidate in enumerate(lines) if candidate == line][number - 1]
 
 
 _SHARED = """
@@ -94,9 +98,9 @@ def test_case_017_setupnets_two_nets_one_task(stage):
     job.run("init")
 
     job.run("epoch", epoch=1)
-    assert job.said == ["init", "a", "b", "exit"]
+    assert job.messages == ["init", "a", "b", "exit"]
     job.run("epoch", epoch=2)
-    assert job.said == ["init", "a", "b", "exit"] * 2
+    assert job.messages == ["init", "a", "b", "exit"] * 2
 
 
 def test_case_018_setupnets_two_tasks(stage):
@@ -105,7 +109,7 @@ def test_case_018_setupnets_two_tasks(stage):
 
     job.run("init", "epoch")
 
-    assert job.said == ["init", "a", "exit", "init", "b", "exit"]
+    assert job.messages == ["init", "a", "exit", "init", "b", "exit"]
 
 
 def test_case_018_setupnets_two_tasks_around_the_node(stage):
@@ -114,7 +118,7 @@ def test_case_018_setupnets_two_tasks_around_the_node(stage):
 
     job.run("init", "epoch")
 
-    assert job.said == ["init", "a", "b", "exit"]
+    assert job.messages == ["init", "a", "b", "exit"]
 
 
 def test_case_021_setup_test_values(stage):

@@ -29,7 +29,7 @@ epoch:
 
     job.run("init", "epoch")
 
-    assert job.said == ["body"] * bodies
+    assert job.messages == ["body"] * bodies
 
 
 def test_case_034_instances_run_concurrently_unless_there_are_none(tmp_path):
@@ -51,7 +51,7 @@ def test_case_035_concurrent_instances_times_substeps(stage, task, counts):
 
     job.run("init", "epoch")
 
-    assert Counter(job.said) == counts
+    assert Counter(job.messages) == counts
 
 
 def test_case_044_python_op_instances(stage):
@@ -70,12 +70,12 @@ epoch:
 """
     )
 
-    found = job.run("init", "epoch")
+    outputs = job.run("init", "epoch")
 
     # An output of a task with instances is a list; what instances share is alike in all.
-    assert found["t.own"] == [4] * 64
-    assert found["t.built"] == [64] * 64
-    assert found["t.calls"] == [256] * 64
+    assert outputs["t.own"] == [4] * 64
+    assert outputs["t.built"] == [64] * 64
+    assert outputs["t.calls"] == [256] * 64
 
 
 def test_case_045_multi_instance_counters(stage):
@@ -104,7 +104,7 @@ epoch:
 
     job.run("init", "epoch")
 
-    assert job.said == ["150 2250 2250"]
+    assert job.messages == ["150 2250 2250"]
 
 
 _OUTPUTS = (
@@ -119,9 +119,9 @@ epoch:
 
 def test_case_061_output_kinds(stage):
     """By design: every output is a named field, in the order of tasks and of their text."""
-    found = stage(_OUTPUTS).run("init", "epoch")
+    outputs = stage(_OUTPUTS).run("init", "epoch")
 
-    assert list(found.items()) == [
+    assert list(outputs.items()) == [
         ("first.a", 1),
         ("first.b", 2),
         ("first.c", 3),

@@ -108,13 +108,13 @@ def test_case_007_session_run_type_argument_that_contradicts(tmp_path):
     Nothing is run beside a job, so a net or a task of its own has no kind to be told.
     """
     text = "epoch: {workspace: WHOLE, tasks: [{task: one, workspace: PART, steps: [u = 1]}]}\n"
-    found = {
+    codes = {
         (whole, part): codes_of(tmp_path, text.replace("WHOLE", whole).replace("PART", part))
         for whole in ("private", "global")
         for part in ("private", "global")
     }
 
-    assert found == {
+    assert codes == {
         ("private", "private"): [],
         ("global", "global"): [],
         ("private", "global"): ["E167"],

@@ -22,7 +22,7 @@ def _calling(name, *needs):
 
 
 @each_case(
-    "tasks, found",
+    "tasks, expected",
     [
         ([_calling("a"), _calling("b")], ("a", "b")),
         ([_calling("a"), _calling("b", "a"), _calling("c", "a")], ("b", "c")),
@@ -32,12 +32,12 @@ def _calling(name, *needs):
         ([_calling("a"), Task("x", "a", ())], None),
     ],
 )
-def test_tasks_whose_callables_may_run_at_the_same_time(tasks, found):
-    assert find_concurrent_callables(TaskGroup("epoch", tuple(tasks))) == found
+def test_tasks_whose_callables_may_run_at_the_same_time(tasks, expected):
+    assert find_concurrent_callables(TaskGroup("epoch", tuple(tasks))) == expected
 
 
 @each_case(
-    "tasks, found",
+    "tasks, expected",
     [
         ([_calling("a")], None),
         ([_calling("a"), Task("b", "a", ())], None),
@@ -57,31 +57,31 @@ def test_tasks_whose_callables_may_run_at_the_same_time(tasks, found):
         ([_calling("a"), Task("b", "a", (), setup=(SetupNets(CALL),))], "task 'b'"),
     ],
 )
-def test_what_may_call_python_beside_a_task_is_described(tasks, found):
-    beside = find_calls_beside(TaskGroup("epoch", tuple(tasks)), "a")
+def test_concurrent_python_calls_are_described(tasks, expected):
+    described = find_calls_beside(TaskGroup("epoch", tuple(tasks)), "a")
 
     assert (
-        beside is None
-        if found is None
-        else beside.startswith((found, f"what calls Python on {found}"))
+        described is None
+        if expected is None
+        else described.startswith((expected, f"what calls Python on {expected}"))
     )
-    assert bool(find_early_imports(TaskGroup("epoch", tuple(tasks)))) >= (found is not None)
+    assert bool(find_early_imports(TaskGroup("epoch", tuple(tasks)))) >= (expected is not None)
 
 
-def test_a_task_that_reads_from_a_class_runs_beside_that_class():
+def test_a_task_runs_concurrently_with_the_class_it_reads_from():
     reader = Reader("r", CallSource("m:C"), (Field("x", ""),))
     both = Reader("z", ZipSource((reader,)), (Field("x", ""),))
-    for one in (reader, both):
-        reading = replace(_calling("a"), read=ReadRecords(one))
+    for source_reader in (reader, both):
+        reading = replace(_calling("a"), read=ReadRecords(source_reader))
 
         assert find_calls_beside(TaskGroup("epoch", (reading,)), "a").startswith("another part")
         assert find_early_imports(TaskGroup("epoch", (reading,))) == (("m:f", ""), ("m:C", ""))
 
 
-def test_reports_of_a_group_run_beside_its_tasks_and_its_set_up_beside_nothing():
-    around = NodeSetup("a", SetupNets(CALL, CALL))
+def test_reports_run_concurrently_with_tasks_and_setup_with_nothing():
+    setup = NodeSetup("a", SetupNets(CALL, CALL))
     report = NodeReport("a", Report(1.0, CALL))
-    alone = TaskGroup("epoch", (_calling("a"),), setup=(around,))
+    alone = TaskGroup("epoch", (_calling("a"),), setup=(setup,))
 
     assert find_calls_beside(alone, "a") is None
     assert find_calls_beside(alone, "") is None
@@ -90,9 +90,9 @@ def test_reports_of_a_group_run_beside_its_tasks_and_its_set_up_beside_nothing()
         assert find_calls_beside(replace(alone, reports=(report,)), name) == "a report of the group"
 
 
-def test_the_set_up_of_one_node_runs_beside_tasks_of_another():
-    around = NodeSetup("b", SetupNets(CALL))
-    both = TaskGroup("epoch", (_calling("a"),), setup=(around,))
+def test_setup_of_one_node_runs_concurrently_with_tasks_of_another():
+    setup = NodeSetup("b", SetupNets(CALL))
+    both = TaskGroup("epoch", (_calling("a"),), setup=(setup,))
 
     for name in ("a", ""):
         assert "another node" in find_calls_beside(both, name)

@@ -29,7 +29,7 @@ JOB = Job(
 )
 
 
-def test_in_a_terminal_tasks_stand_behind_those_they_need():
+def test_in_a_terminal_tasks_are_behind_those_they_need():
     assert draw.ascii(JOB) == (
         'a "job"\n'
         "+- init\n"
@@ -134,7 +134,7 @@ def test_empty_groups_are_left_out():
     group = TaskGroup("epoch", (Task("a", "n", ()),))
     job = Job("j", Cluster((Node("n"),)), TaskGroup("init"), group)
 
-    assert [one.name for one, _ in groups_of(job)] == ["epoch"]
+    assert [drawn.name for drawn, _ in groups_of(job)] == ["epoch"]
 
 
 def test_what_a_task_needs_elsewhere_is_no_edge():
@@ -161,22 +161,22 @@ def _job(*tasks: Task, name: str = "j", remote: tuple[RemoteNet, ...] = ()) -> J
 
 def _boxes(job: Job) -> dict[str, tuple[int, int]]:
     """Return the place of the box of each task."""
-    found = {}
+    corners = {}
     for group in ElementTree.fromstring(svg(job)).iter(f"{NAMESPACE}g"):
         texts = group.findall(f"{NAMESPACE}text")
         rect = group.find(f"{NAMESPACE}rect")
         if rect is not None and group.find(f"{NAMESPACE}title") is not None:
-            found[texts[0].text] = (int(rect.get("x")), int(rect.get("y")))
-    return found
+            corners[texts[0].text] = (int(rect.get("x")), int(rect.get("y")))
+    return corners
 
 
-def test_a_task_stands_right_of_those_it_needs():
+def test_a_task_is_right_of_those_it_needs():
     boxes = _boxes(_job(Task("last", "n", (), needs=("first",)), Task("first", "n", ())))
 
     assert boxes["first"][0] < boxes["last"][0]
 
 
-def test_a_reader_stands_right_of_the_writer_of_its_queue():
+def test_a_reader_is_right_of_the_writer_of_its_queue():
     queue = Queue("batches", 10)
     boxes = _boxes(
         _job(
@@ -188,7 +188,7 @@ def test_a_reader_stands_right_of_the_writer_of_its_queue():
     assert boxes["make"][0] < boxes["use"][0]
 
 
-def test_tasks_that_start_together_stand_below_each_other():
+def test_tasks_that_start_together_are_below_each_other():
     boxes = _boxes(_job(Task("a", "n", ()), Task("b", "n", ())))
 
     assert boxes["a"][0] == boxes["b"][0]
@@ -202,7 +202,7 @@ def test_hostile_names_stay_text():
     assert "<script" not in text
 
 
-def test_a_very_large_group_is_cut_and_says_so():
+def test_the_drawing_of_a_very_large_group_is_marked_as_cut():
     text = svg(_job(*(Task(f"t{number}", "n", ()) for number in range(100))))
 
     assert "and 40 more tasks" in text
@@ -216,7 +216,7 @@ def test_needs_in_a_circle_are_drawn_all_the_same():
 
 def test_the_heading_of_a_group_with_one_task_fits_the_picture():
     picture = ElementTree.fromstring(svg(_job(Task("only", "n", ()))))
-    (heading,) = [one for one in picture.iter(f"{NAMESPACE}text") if "repeated" in one.text]
+    (heading,) = [text for text in picture.iter(f"{NAMESPACE}text") if "repeated" in text.text]
 
     # 12 px; the widest common fonts have letters of 7 px in the mean.
     assert int(heading.get("x")) + 7 * len(heading.text) <= int(picture.get("width"))

@@ -13,7 +13,11 @@ from tests.support.expressions import trees
 
 
 def test_every_form_is_a_member_of_the_union():
-    forms = {one for one in vars(expr).values() if isinstance(one, type) and is_dataclass(one)}
+    forms = {
+        member
+        for member in vars(expr).values()
+        if isinstance(member, type) and is_dataclass(member)
+    }
 
     assert forms - {Hole} == set(get_args(Expr))
 
@@ -34,7 +38,7 @@ def test_a_tree_goes_to_another_process_and_back(tree):
     assert pickle.loads(pickle.dumps(tree)) == tree
 
 
-def test_no_word_means_two_things():
+def test_no_word_has_two_meanings():
     assert len({*DTYPES, *BUILTINS, *expr.ATTRIBUTES}) == sum(
         map(len, (DTYPES, BUILTINS, expr.ATTRIBUTES))
     )

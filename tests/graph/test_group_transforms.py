@@ -56,10 +56,10 @@ def test_a_group_moves_to_other_nodes_any_number_of_times():
     assert used_nodes(group) == ("n", "m")
 
 
-def test_what_moves_gives_up_its_scopes_and_the_rest_keeps_them():
+def test_only_moved_tasks_lose_their_scopes():
     group = _job(Task("a", "n", steps("x += 1")), Task("b", "m", steps("y += 1"))).epoch
-    kept, moved = remap_nodes(group, {"m": "n"}).tasks
-    assert kept == group.tasks[0]
+    unmoved, moved = remap_nodes(group, {"m": "n"}).tasks
+    assert unmoved == group.tasks[0]
     assert moved.scopes == ()
 
 
@@ -102,9 +102,12 @@ def test_one_task_does_what_the_group_did(tmp_path):
         Task("c", "n", steps("y = y * x"), needs=("a", "b")),
     )  # fmt: skip
     job = _job(*tasks, nodes=("n",))
-    one = replace(job, name="one", epoch=TaskGroup("epoch", (to_task(job.epoch),)))
+    merged = replace(job, name="one", epoch=TaskGroup("epoch", (to_task(job.epoch),)))
 
-    blobs = [_blobs(jobrun.run(made, jobrun.RunOptions(run_dir=tmp_path))) for made in (job, one)]
+    blobs = [
+        _blobs(jobrun.run(variant, jobrun.RunOptions(run_dir=tmp_path)))
+        for variant in (job, merged)
+    ]
 
     assert blobs[0] == blobs[1] == {"x": 3, "y": 102}
 
@@ -136,11 +139,11 @@ def _with_remote(*nodes):
 
 
 def test_remote_nets_move_with_their_node_and_leave_its_properties_behind():
-    stays, moves = _with_remote("n", "m").remote
+    unmoved, moving = _with_remote("n", "m").remote
 
     moved = remap_nodes(_with_remote("n", "m"), {"m": "k"}).remote
 
-    assert moved == (stays, replace(moves, node="k", props=()))
+    assert moved == (unmoved, replace(moving, node="k", props=()))
 
 
 def test_remote_nets_that_are_alike_on_one_node_are_one():
@@ -154,7 +157,7 @@ def test_a_group_with_remote_nets_is_no_task():
     assert to_task(replace(_with_remote("n"), remote=())).node == "n"
 
 
-def test_what_is_rebuilt_brings_what_it_needs():
+def test_rebuilt_tasks_include_their_needs():
     init = TaskGroup(
         "init",
         (
@@ -165,8 +168,8 @@ def test_what_is_rebuilt_brings_what_it_needs():
         setup=(NodeSetup("n", SetupNets()), NodeSetup("m", SetupNets())),
     )
 
-    found = rebuild_group(init)
+    rebuilt = rebuild_group(init)
 
-    assert [task.name for task in found.tasks] == ["raw", "data"]
-    assert [setup.node for setup in found.setup] == ["n"]
+    assert [task.name for task in rebuilt.tasks] == ["raw", "data"]
+    assert [setup.node for setup in rebuilt.setup] == ["n"]
     assert rebuild_group(TaskGroup("init", (Task("a", "n", ()),))).tasks == ()

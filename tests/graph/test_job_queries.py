@@ -37,20 +37,20 @@ def job(**changes):
 
 
 def test_a_boundary_keeps_state_and_constants_of_every_node():
-    found = kept_names(job(state=(("n", ("b", "a")),), constants=(("n", ("X",)),)))
+    names = kept_names(job(state=(("n", ("b", "a")),), constants=(("n", ("X",)),)))
 
-    assert found == {"n": ("X", "a", "b"), "m": ()}
+    assert names == {"n": ("X", "a", "b"), "m": ()}
 
 
 def test_outputs_that_are_read_after_their_group_are_found_wherever_they_are_read():
-    made = tuple(Output(name, Const(1)) for name in "abcd")
-    found = outputs_read_later(
+    outputs = tuple(Output(name, Const(1)) for name in "abcd")
+    read_later = outputs_read_later(
         job(
-            init=TaskGroup("init", (Task("i", "n", (reads("i", "d"),), outputs=made),)),
+            init=TaskGroup("init", (Task("i", "n", (reads("i", "d"),), outputs=outputs),)),
             epoch=TaskGroup(
                 "epoch",
                 (
-                    Task("e", "n", (Loop(Const(2), (reads("i", "a"),)),), outputs=made),
+                    Task("e", "n", (Loop(Const(2), (reads("i", "a"),)),), outputs=outputs),
                     Task("f", "n", (reads("e", "a"),), needs=("e",)),
                 ),
             ),
@@ -59,7 +59,7 @@ def test_outputs_that_are_read_after_their_group_are_found_wherever_they_are_rea
         )
     )
 
-    assert found == {
+    assert read_later == {
         OutputRef("i", "n", "a"),
         OutputRef("e", "n", "b"),
         OutputRef("e", "n", "c"),
@@ -72,7 +72,7 @@ def test_outputs_of_a_group():
     assert group_outputs(group) == {OutputRef("t", "n", "o")}
 
 
-def test_every_step_is_found_however_deep_it_stands():
+def test_every_step_is_found_at_any_depth():
     log, stop = Log(Text(("a",))), Stop(None, "p")
     inner = If(((Const(True), (log,)),), (stop,))
     setup = NodeSetup("n", SetupNets(init=(Log(Text(("b",))),)))
@@ -85,11 +85,11 @@ def test_every_step_is_found_however_deep_it_stands():
     assert [type(step).__name__ for step in steps] == ["Loop", "If", "Log", "Stop", "Log"]
 
 
-def test_what_is_checkpointed_is_known_before_anything_runs():
-    found = job(
+def test_checkpointed_blobs_are_known_before_anything_runs():
+    checkpointed = job(
         state=(("n", ("w", "k")), ("m", ("z",))),
         constants=(("n", ("X",)),),
         checkpoint=CheckpointPolicy(nodes=("n",)),
     )
 
-    assert checkpointed_blobs(found) == {"n": ("k", "w")}
+    assert checkpointed_blobs(checkpointed) == {"n": ("k", "w")}

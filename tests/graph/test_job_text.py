@@ -165,7 +165,7 @@ def test_what_a_nodes_steps_can_read_of_it_is_part_of_the_graph():
     ]
 
 
-def test_where_epochs_are_stands_apart_from_when_they_are_saved():
+def test_directory_and_interval_of_checkpoints_are_separate_lines():
     policy = CheckpointPolicy(directory="there", nodes=("n0",), every_epochs=5)
     lines = render_job(replace(_job(), checkpoint=policy)).splitlines()
 
@@ -217,7 +217,7 @@ def test_a_step_is_one_line(step, line):
     assert render_step(step) == line
 
 
-def test_steps_inside_stand_further_in():
+def test_inner_steps_are_indented():
     steps = (
         If(((Name("a"), (NET,)), (Name("b"), (NET,))), (Log(Text(("hi",))),)),
         Parallel(((NET,), (Loop(Const(2), (NET,)),))),
@@ -259,7 +259,7 @@ def test_what_is_special_about_a_task_is_said_in_words(settings, notes):
     assert task_notes(Task("t", "n", (), **settings)) == notes
 
 
-def test_what_it_does_and_what_becomes_of_a_failure_are_told_apart():
+def test_notes_on_work_and_on_failures_are_separate():
     task = Task("t", "n", (), hogwild=True, timeout_s=5.0, on_error="warn")
 
     assert work_notes(task) == ["hogwild"]
@@ -284,7 +284,7 @@ def test_a_queue_joins_the_tasks_that_write_to_it_and_read_from_it():
     assert find_queue_links(GROUP) == (QueueLink(QUEUE, ("x", "y"), ("make", "more"), ("use",)),)
 
 
-def test_a_task_on_many_nodes_stands_there_once():
+def test_a_task_on_many_nodes_is_listed_once():
     nodes = tuple(Task("make", f"n{i}", (), write=MAKE.write) for i in range(3))
 
     assert find_queue_links(TaskGroup("epoch", nodes))[0].writers == ("make",)
@@ -353,7 +353,7 @@ def test_the_others_say_how_they_come():
     )
 
 
-def test_a_reader_that_restarts_is_divided_anew_with_each_pass():
+def test_a_reader_that_restarts_is_divided_again_in_each_pass():
     reader = Reader("r", CounterSource(), _X, shard="instance")
 
     assert reader_notes(reader)[-1] == (
@@ -362,9 +362,9 @@ def test_a_reader_that_restarts_is_divided_anew_with_each_pass():
 
 
 def test_a_reader_is_used_once_however_many_read_it():
-    one = Reader("one", CounterSource(), _X)
-    both = Reader("both", ZipSource((one,)), _X)
+    inner = Reader("one", CounterSource(), _X)
+    both = Reader("both", ZipSource((inner,)), _X)
     tasks = tuple(Task(name, "n", (), read=ReadRecords(both)) for name in "ab")
     job = Job("j", Cluster((Node("n"),)), TaskGroup("init"), TaskGroup("epoch", tasks))
 
-    assert used_readers(job) == (both, one)
+    assert used_readers(job) == (both, inner)

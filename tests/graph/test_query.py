@@ -34,7 +34,7 @@ def test_a_task_on_many_nodes_is_one_by_name():
     ]
 
 
-def test_what_is_around_and_beside_many_nodes_is_one_by_name():
+def test_setups_and_reports_of_many_nodes_are_one_by_name():
     setup, report = SetupNets(name="epoch/setup"), Report(1.0, (), "epoch/report[0]")
     group = TaskGroup(
         "epoch",

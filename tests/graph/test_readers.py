@@ -23,17 +23,17 @@ def test_a_position_is_a_state_blob_that_no_expression_can_name():
     assert _reader("train").position == "readers/train"
 
 
-def test_the_columns_of_a_position_are_told_apart():
+def test_the_columns_of_a_position_differ():
     assert len(set(POSITION)) == len(POSITION)
     assert POSITION.index("finished") == 3
 
 
-def test_whoever_reads_side_by_side_has_a_position_too():
-    one, two = _reader("one"), _reader("two")
-    both = Reader("both", ZipSource((one, two)))
+def test_zipped_readers_have_positions_too():
+    first, second = _reader("one"), _reader("two")
+    both = Reader("both", ZipSource((first, second)))
 
-    assert readers_in(one) == (one,)
-    assert readers_in(both) == (both, one, two)
+    assert readers_in(first) == (first,)
+    assert readers_in(both) == (both, first, second)
 
 
 def test_a_record_is_a_block_of_its_task():

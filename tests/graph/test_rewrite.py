@@ -9,16 +9,16 @@ from jobrun.graph.types import Task
 
 def test_every_value_of_a_kind_is_replaced():
     task = Task("t", "n", steps("x = a + b", Loop(Name("a"), steps("y = a"))))
-    changed = rewrite_parts(task, Name, lambda one: Name("c") if one.name == "a" else one)
-    assert [one.name for one in find_parts(changed, Name)] == ["c", "b", "c", "c"]
+    changed = rewrite_parts(task, Name, lambda name: Name("c") if name.name == "a" else name)
+    assert [name.name for name in find_parts(changed, Name)] == ["c", "b", "c", "c"]
 
 
-def test_what_does_not_change_is_shared():
+def test_unchanged_parts_are_shared():
     task = Task("t", "n", steps("x = a"))
-    assert rewrite_parts(task, Name, lambda one: one) is task
+    assert rewrite_parts(task, Name, lambda name: name) is task
 
 
-def test_the_graph_given_stays_as_it_was():
+def test_the_original_graph_is_unchanged():
     task = Task("t", "n", steps("x = a"))
-    rewrite_parts(task, Name, lambda one: Name("b"))
+    rewrite_parts(task, Name, lambda name: Name("b"))
     assert task == Task("t", "n", steps("x = a"))

@@ -55,4 +55,4 @@ def test_every_kind_of_step_and_operator_knows_its_path_and_place():
 def test_rows_without_bounds_are_the_whole_value():
     part = FilePart("t_0.h5", "t_0", "", (Rows("V"), Rows("U", 0, 2)))
 
-    assert [one.first for one in part.blobs] == [None, 0]
+    assert [rows.first for rows in part.blobs] == [None, 0]

@@ -17,19 +17,21 @@ def _all_parts(value):
         return _all_parts(value.value)
     if not is_dataclass(value):
         return []
-    own = [] if isinstance(value, Hole) else [value]
+    parts = [] if isinstance(value, Hole) else [value]
     if isinstance(value, Text):
-        return own + [
+        return parts + [
             part for item in value.parts if isinstance(item, Hole) for part in _all_parts(item)
         ]
-    return own + [part for one in fields(value) for part in _all_parts(getattr(value, one.name))]
+    return parts + [
+        part for field in fields(value) for part in _all_parts(getattr(value, field.name))
+    ]
 
 
 @given(trees())
 def test_every_part_is_met_exactly_once(tree):
-    found = sorted(map(repr, walk_expr(tree)))
+    walked = sorted(map(repr, walk_expr(tree)))
 
-    assert found == sorted(map(repr, _all_parts(tree)))
+    assert walked == sorted(map(repr, _all_parts(tree)))
 
 
 def test_parts_come_in_the_order_of_the_text():

@@ -29,18 +29,18 @@ class Bodies(Statements):
 
     def steps(self, scope: Scope, most: int = 5, least: int = 1) -> list[Any]:
         """A list of steps; afterwards ``scope.names`` are those that are surely there."""
-        found: list[Any] = []
-        own: set[str] = set()
+        drawn: list[Any] = []
+        local_names: set[str] = set()
         for _ in range(self._pick.upto(most, least)):
             if self._budget <= 0:
                 break
             self._budget -= 1
             before = set(scope.names)
-            found += self._step(scope, own)
-            own |= set(scope.names) - before
-        return found or [self._assign(scope, None)]
+            drawn += self._step(scope, local_names)
+            local_names |= set(scope.names) - before
+        return drawn or [self._assign(scope, None)]
 
-    def _step(self, scope: Scope, own: set[str]) -> list[Any]:
+    def _step(self, scope: Scope, local_names: set[str]) -> list[Any]:
         simple = [
             self._assign, self._assign, self._temporary, self._alias, self._alias, self._augment,
             self._augment, self._item, self._item, self._item_augment, self._swap, self._unpack,
@@ -50,11 +50,11 @@ class Bodies(Statements):
                   self._guard, self._stop_if, self._parallel, self._net, self._own_net,
                   self._deep]  # fmt: skip
         deep = scope.nested >= _DEEPEST or self._budget < 4
-        make = self._pick.one(simple if deep or self._pick.chance(60) else blocks)
+        make = self._pick.choose(simple if deep or self._pick.chance(60) else blocks)
         if make == self._delete:
-            return self._delete(scope, own)
-        made = make(scope, own)
-        return made if isinstance(made, list) else [made]
+            return self._delete(scope, local_names)
+        drawn = make(scope, local_names)
+        return drawn if isinstance(drawn, list) else [drawn]
 
     def _label(self, scope: Scope) -> str | None:
         return self._fresh(scope, "block") if self._pick.chance(50) else None
@@ -62,22 +62,22 @@ class Bodies(Statements):
     def _body(self, scope: Scope, step: dict[str, Any], *, first: Any = (), words: Any = ()) -> Any:
         """The step with a body that may be left by stops, and may not run at all."""
         label = self._label(scope)
-        said = {"name": label} if label else {}
+        name_key = {"name": label} if label else {}
         label = label or step.get("guard")
         inner = scope.inner(block=label)
         inner.words = (*scope.words, *words)
         steps = [*first, *self.steps(inner, 4)]
-        return {**step, **said, "steps": steps}
+        return {**step, **name_key, "steps": steps}
 
-    def _loop(self, scope: Scope, own: set[str]) -> Any:
+    def _loop(self, scope: Scope, local_names: set[str]) -> Any:
         counted = self._writable(scope, INT.__eq__)
-        form = self._pick.upto(2)
+        choice = self._pick.upto(2)
         number = self._pick.upto(3)
         count = Term(str(number), lambda _: number)
-        if form and counted:
+        if choice and counted:
             # Changed in the body, as a rule: it is read again at each pass.
-            count = self._noted(scope, name(self._pick.one(counted)))
-        elif form:
+            count = self._noted(scope, name(self._pick.choose(counted)))
+        elif choice:
             count = self.expression(scope, INT, 1)
         step: dict[str, Any] = {"loop": count}
         words = ["iter"]
@@ -97,26 +97,26 @@ class Bodies(Statements):
         less = Assign(target, (join("({} - 1)", lambda a: a - 1, name(fuel)),))
         return fuel, full, less
 
-    def _while(self, scope: Scope, own: set[str]) -> Any:
+    def _while(self, scope: Scope, local_names: set[str]) -> Any:
         fuel, full, less = self._fuel(scope)
-        left = join("({} > 0)", lambda a: a > 0, name(fuel))
+        has_fuel = join("({} > 0)", lambda a: a > 0, name(fuel))
         condition = self._noted(scope, self.expressions(scope).condition())
-        whole = join("({} and {})", None, left, condition)
+        whole = join("({} and {})", None, has_fuel, condition)
         held = Term(
             whole.text,
-            lambda view: left.of(view) and condition.of(view),
+            lambda view: has_fuel.of(view) and condition.of(view),
             whole.reads,
             whole.outputs,
         )
         return [full, self._body(scope, {"while": held}, first=[less], words=["iter"])]
 
-    def _forever(self, scope: Scope, own: set[str]) -> Any:
+    def _forever(self, scope: Scope, local_names: set[str]) -> Any:
         fuel, full, less = self._fuel(scope)
         empty = {"stop_if": join("({} <= 0)", lambda a: a <= 0, name(fuel))}
         step = {"loop": "forever"}
         return [full, self._body(scope, step, first=[empty, less], words=["iter"])]
 
-    def _if(self, scope: Scope, own: set[str]) -> Any:
+    def _if(self, scope: Scope, local_names: set[str]) -> Any:
         step: dict[str, Any] = {"if": self._condition(scope), "then": self._branch(scope)}
         if self._pick.chance(40):
             step["elif"] = [
@@ -129,7 +129,7 @@ class Bodies(Statements):
             step["else"] = self.steps(inner, 3)
         return step
 
-    def _deep(self, scope: Scope, own: set[str]) -> Any:
+    def _deep(self, scope: Scope, local_names: set[str]) -> Any:
         """Blocks inside each other, more than one function can hold."""
         steps: list[Any] = []
         outer = steps
@@ -160,10 +160,14 @@ class Bodies(Statements):
                 steps.append("stop" if stop == {} else stop)
         return steps
 
-    def _guard(self, scope: Scope, own: set[str]) -> Any:
+    def _guard(self, scope: Scope, local_names: set[str]) -> Any:
         # A guard's flag names the block, too.
-        flags = [one for one in self._writable(scope, BOOL.__eq__) if one not in scope.blocks]
-        flag = self._pick.one([self._fresh(scope), *flags])
+        flags = [
+            candidate
+            for candidate in self._writable(scope, BOOL.__eq__)
+            if candidate not in scope.blocks
+        ]
+        flag = self._pick.choose([self._fresh(scope), *flags])
         step = self._body(scope, {"guard": flag})
         self._bind(scope, flag, BOOL)
         return step
@@ -172,32 +176,36 @@ class Bodies(Statements):
         """The innermost block or a named one is left: ``{}`` or ``{stop: name}``."""
         if not scope.blocks:
             return None
-        named = [(at, one) for at, one in enumerate(scope.blocks) if one is not None]
+        named = [
+            (at, block_label)
+            for at, block_label in enumerate(scope.blocks)
+            if block_label is not None
+        ]
         if named and self._pick.chance(50):
-            at, label = self._pick.one(named)
+            at, label = self._pick.choose(named)
             scope.early[at].append(set(scope.names))
             return {"stop": label}
         scope.early[-1].append(set(scope.names))
         return {}
 
-    def _stop_if(self, scope: Scope, own: set[str]) -> Any:
+    def _stop_if(self, scope: Scope, local_names: set[str]) -> Any:
         condition = self._condition(scope)
         stop = self._stop(scope)
-        return self._assign(scope, own) if stop is None else {"stop_if": condition, **stop}
+        return self._assign(scope, local_names) if stop is None else {"stop_if": condition, **stop}
 
-    def _parallel(self, scope: Scope, own: set[str]) -> Any:
+    def _parallel(self, scope: Scope, local_names: set[str]) -> Any:
         count = self._pick.upto(3, 2)
-        owner = {one: self._pick.upto(count) for one in self._writable(scope)}
+        owner = {blob: self._pick.upto(count) for blob in self._writable(scope)}
         branches = []
-        made: dict[str, Type] = {}
+        bound: dict[str, Type] = {}
         for number in range(count):
             # What is given to another branch is not even looked at.
             names = {
-                one: kind
-                for one, kind in scope.names.items()
-                if owner.get(one, count) in (number, count)
+                blob: kind
+                for blob, kind in scope.names.items()
+                if owner.get(blob, count) in (number, count)
             }
-            shared = {one for one in names if owner.get(one) == count}
+            shared = {blob for blob in names if owner.get(blob) == count}
             inner = scope.inner()
             inner = replace(
                 inner,
@@ -210,21 +218,21 @@ class Bodies(Statements):
             )
             branches.append(self.steps(inner, 3))
             sure = set(inner.names).intersection(*inner.early[-1]) - set(names)
-            made |= {one: inner.names[one] for one in sorted(sure)}
+            bound |= {blob: inner.names[blob] for blob in sorted(sure)}
             scope.types.update(inner.types)
-        scope.names |= made
+        scope.names |= bound
         return {"parallel": branches}
 
-    def _net(self, scope: Scope, own: set[str]) -> Any:
+    def _net(self, scope: Scope, local_names: set[str]) -> Any:
         """A net over the names around it: one made before, or a new one."""
         if scope.in_net:
-            return self._assign(scope, own)
+            return self._assign(scope, local_names)
         for known, net in self._made.items():
             if scope.is_alone and net.fits(scope) and self._pick.chance(50):
                 scope.touches.reads |= set(net.needs)
                 scope.touches.counts |= net.counts
-                for one, kind in net.binds.items():
-                    self._bind(scope, one, kind)
+                for blob, kind in net.binds.items():
+                    self._bind(scope, blob, kind)
                 return {"net": known}
         return self._new_net(scope)
 
@@ -245,12 +253,12 @@ class Bodies(Statements):
         scope.touches.writes |= inner.touches.writes
         scope.touches.counts |= inner.touches.counts
         needs = {
-            one: scope.names[one]
-            for one in inner.touches.reads | inner.touches.counts
-            if one in scope.names
+            blob: scope.names[blob]
+            for blob in inner.touches.reads | inner.touches.counts
+            if blob in scope.names
         }
         binds = {
-            one: inner.names[one] for one in sorted(inner.touches.writes) if one in inner.names
+            blob: inner.names[blob] for blob in sorted(inner.touches.writes) if blob in inner.names
         }
         if len(binds) == len(inner.touches.writes):
             self._made[known] = MadeNet(needs, inner.touches.counts, binds)
@@ -258,25 +266,27 @@ class Bodies(Statements):
         scope.names.update(inner.names)
         return {"net": known}
 
-    def _own_net(self, scope: Scope, own: set[str]) -> Any:
+    def _own_net(self, scope: Scope, local_names: set[str]) -> Any:
         """A net with parameters and results: its names are its own."""
         if scope.in_net:
-            return self._assign(scope, own)
+            return self._assign(scope, local_names)
         known = f"net{len(self._nets)}"
         parameters = {f"p{index}": self._pick.a_type() for index in range(self._pick.upto(2, 1))}
-        given = {one: self.expression(scope, kind, 1) for one, kind in parameters.items()}
+        arguments = {
+            parameter: self.expression(scope, kind, 1) for parameter, kind in parameters.items()
+        }
         self._nets[known] = []
         inner = Scope(
             names=dict(parameters), types=dict(parameters), prefix="r", in_net=True, nested=1
         )
         steps = self.steps(inner, 5)
         self._nets[known] = {"in": list(parameters), "steps": steps}
-        results = [one for one in inner.names if inner.names[one] != COUNTER]
+        results = [result for result in inner.names if inner.names[result] != COUNTER]
         out = {}
-        for one in self._pick.some(results, 40) or results[:1]:
+        for result in self._pick.some(results, 40) or results[:1]:
             blob = self._fresh(scope)
-            out[one] = blob
-        for one, blob in out.items():
-            self._bind(scope, blob, inner.names[one])
+            out[result] = blob
+        for result, blob in out.items():
+            self._bind(scope, blob, inner.names[result])
         self._nets[known] = {"in": list(parameters), "out": list(out), "steps": steps}
-        return {"net": known, "in": given, "out": out}
+        return {"net": known, "in": arguments, "out": out}

@@ -51,8 +51,8 @@ def check_threads(spec: dict[str, Any], folder: Path) -> None:
     """Without a runner: the groups one after the other in a session."""
     expected = run_reference(spec)
     loaded = written(spec, folder)
-    found = _run_in_session(compiled(loaded), str(folder), len(expected.epochs) - 1)
-    _compare(expected, dict(enumerate(found)), "in a session")
+    states = _run_in_session(compiled(loaded), str(folder), len(expected.epochs) - 1)
+    _compare(expected, dict(enumerate(states)), "in a session")
 
 
 def check_metered(spec: dict[str, Any], folder: Path) -> None:
@@ -60,8 +60,8 @@ def check_metered(spec: dict[str, Any], folder: Path) -> None:
     expected = run_reference(spec)
     job = compiled(written(spec, folder))
     meter = Meter()
-    found = _run_in_session(job, str(folder), len(expected.epochs) - 1, meter)
-    _compare(expected, dict(enumerate(found)), "under a meter")
+    states = _run_in_session(job, str(folder), len(expected.epochs) - 1, meter)
+    _compare(expected, dict(enumerate(states)), "under a meter")
     for block in meter.times():
         assert sum(step.seconds for step in block.steps) <= block.seconds * 1.01 + 1e-3, block.path
 
@@ -96,27 +96,27 @@ def _run_in_session(
         for node in job.cluster
     }
     outputs: dict[Any, Any] = {}
-    found = []
+    states = []
     try:
         session.open(job.cluster, RunContext(job.seed, f"{folder}/run", folder, meter=meter))
         for epoch in range(epochs + 1):
             group = job.epoch if epoch else job.init
             outputs |= session.run(group, epoch, outputs)
             session.settle(keep)
-            found.append({node: session.read(node, names) for node, names in job.state})
+            states.append({node: session.read(node, names) for node, names in job.state})
     finally:
         session.close()
-    return found
+    return states
 
 
 def _stored(run: Path, job: Job) -> dict[int, dict[str, Any]]:
     """The state of every epoch, from the checkpoints."""
     store = DirectoryStore(str(run / "checkpoints"))
     state = dict(job.state)
-    found: dict[int, dict[str, Any]] = {}
+    states: dict[int, dict[str, Any]] = {}
     for epoch in store.epochs():
         manifest = store.manifest(epoch)
-        found[epoch] = {
+        states[epoch] = {
             file.node: read_state(
                 str(Path(store.path(epoch), file.name)),
                 node=file.node,
@@ -128,31 +128,31 @@ def _stored(run: Path, job: Job) -> dict[int, dict[str, Any]]:
             )
             for file in manifest.files
         }
-    return found
+    return states
 
 
-def _compare(expected: Outcome, found: dict[int, dict[str, Any]], how: str) -> None:
-    assert sorted(found) == list(range(len(expected.epochs))), how
+def _compare(expected: Outcome, states: dict[int, dict[str, Any]], description: str) -> None:
+    assert sorted(states) == list(range(len(expected.epochs))), description
     for epoch, nodes in enumerate(expected.epochs):
-        assert set(found[epoch]) == {node for node, names in nodes.items() if names}, how
+        assert set(states[epoch]) == {node for node, names in nodes.items() if names}, description
         for node, names in nodes.items():
-            assert set(found[epoch].get(node, ())) == set(names), (how, epoch, node)
+            assert set(states[epoch].get(node, ())) == set(names), (description, epoch, node)
             for name, value in names.items():
                 compare_values(
-                    value, found[epoch][node][name], f"{node}.{name}, epoch {epoch} {how}"
+                    value, states[epoch][node][name], f"{node}.{name}, epoch {epoch} {description}"
                 )
 
 
-def compare_values(expected: Any, found: Any, where: str) -> None:
+def compare_values(expected: Any, actual: Any, where: str) -> None:
     """Assert that two values have the same kind, dtype, shape and bits."""
     if isinstance(expected, Count):
         expected = Counter(expected.value)
-    assert same_bits(expected, found), (
-        f"{where}: {describe(expected)} {expected!r} expected, {describe(found)} {found!r} found"
+    assert same_bits(expected, actual), (
+        f"{where}: {describe(expected)} {expected!r} expected, {describe(actual)} {actual!r} found"
     )
 
 
 def _compare_artifacts(expected: Outcome, run: Path) -> None:
     for file, value in expected.saved.items():
-        found = np.load(run / "artifacts" / file.removeprefix(ARTIFACTS))
-        compare_values(np.asarray(value), found, file)
+        actual = np.load(run / "artifacts" / file.removeprefix(ARTIFACTS))
+        compare_values(np.asarray(value), actual, file)

@@ -25,7 +25,7 @@ class _Pick:
     def __init__(self, source: random.Random) -> None:
         self._source = source
 
-    def one(self, options: Sequence[Any]) -> Any:
+    def choose(self, options: Sequence[Any]) -> Any:
         return self._source.choice(options)
 
     def upto(self, most: int, least: int = 0) -> int:
@@ -113,7 +113,7 @@ class _Body:
     def add(self, expression: str, *inside: str) -> str:
         """A further name for an expression, which has parts of some others."""
         name = f"v{len(self.names)}"
-        self.roots[name] = {len(self.names)}.union(*(self.roots[one] for one in inside))
+        self.roots[name] = {len(self.names)}.union(*(self.roots[part] for part in inside))
         self.names.append(name)
         self.lines.append(f"{name} = {expression}")
         return name
@@ -160,12 +160,12 @@ class Drawing:
         init = [{"task": "start", "steps": self._made(values)}]
         if pick.chance(35):
             self._objects = {f"o{n}" for n in range(pick.upto(3, 1))}
-            made = self._init_step(sorted(self._objects), objects=True)
-            init.append({"task": "objects", "rebuild": True, "steps": [made]})
+            step = self._init_step(sorted(self._objects), objects=True)
+            init.append({"task": "objects", "rebuild": True, "steps": [step]})
         state = [*values, *sorted(self._objects)]
         steps = self._epoch(state)
-        mixed, made, changes = self._mixed_set()
-        init[0]["steps"] += made
+        mixed, mixed_init, changes = self._mixed_set()
+        init[0]["steps"] += mixed_init
         steps += changes
         state += mixed
         first, last = self._look("start", state), self._look("end", state)
@@ -177,7 +177,7 @@ class Drawing:
     def _rich_program(self) -> Program:
         """One of several tasks, on one node or two."""
         pick = self._pick
-        nodes = pick.one((["a"], ["a", "b"]))
+        nodes = pick.choose((["a"], ["a", "b"]))
         init, state = [], {}
         for node in nodes:
             values = [f"{node}{n}" for n in range(pick.upto(3, 1))]
@@ -186,25 +186,27 @@ class Drawing:
             steps = [*self._made(values), *map(self._numeric_step, numeric)]
             init.append({"task": f"start_{node}", "node": node, "steps": steps})
             state[node] = [*values, *numeric]
-        mixed, made, changes = self._mixed_set()
-        init[0]["steps"] += made
+        mixed, mixed_init, changes = self._mixed_set()
+        init[0]["steps"] += mixed_init
         if pick.chance(25):
             self._objects = {f"o{n}" for n in range(pick.upto(2, 1))}
-            made = self._init_step(sorted(self._objects), objects=True)
-            init.append({"task": "objects", "node": "a", "rebuild": True, "steps": [made]})
+            objects_step = self._init_step(sorted(self._objects), objects=True)
+            init.append({"task": "objects", "node": "a", "rebuild": True, "steps": [objects_step]})
             state["a"] += sorted(self._objects)
         tasks: list[dict[str, Any]] = []
         epoch: list[Step] = []
-        given: list[str] = []
+        outputs: list[str] = []
         for number in range(pick.upto(3, 1)):
-            node = pick.one(nodes)
+            node = pick.choose(nodes)
             known = [*state[node]]
-            steps = self._rich_steps(known, given, depth=0)
+            steps = self._rich_steps(known, outputs, depth=0)
             name = f"work{number}"
             # What is not state may have been made in a branch, and what is no value is no output.
-            found = [one for one in state[node] if one not in self._objects and pick.chance(30)]
-            tasks.append({"task": name, "node": node, "outputs": found})
-            given += [f"{name}.{one}" for one in found]
+            task_outputs = [
+                blob for blob in state[node] if blob not in self._objects and pick.chance(30)
+            ]
+            tasks.append({"task": name, "node": node, "outputs": task_outputs})
+            outputs += [f"{name}.{output}" for output in task_outputs]
             epoch += [step | {"task": number} for step in steps]
         first = next((n for n, task in enumerate(tasks) if task["node"] == nodes[0]), None)
         epoch += [] if first is None else [step | {"task": first} for step in changes]
@@ -234,19 +236,19 @@ class Drawing:
         pick = self._pick
         if not pick.chance(40):
             return [], [], []
-        names = [f"m{pick.upto(9)}{n}" for n in range(pick.upto(pick.one((4, 12, 60)), 1))]
-        shape = pick.one(("(2,)", "(2,)", "(4,)", "(8,)", "(2, 2)"))
-        made = self._mixed_step(names, shape)
+        names = [f"m{pick.upto(9)}{n}" for n in range(pick.upto(pick.choose((4, 12, 60)), 1))]
+        shape = pick.choose(("(2,)", "(2,)", "(4,)", "(8,)", "(2, 2)"))
+        init_step = self._mixed_step(names, shape)
         again = [[name for name in names if pick.chance(25)] for _ in range(2)]
         branches = [[self._mixed_step(out, shape)] if out else [] for out in again]
         changed = [name for name in names if pick.chance(20)]
         body = _Body([f"p{n}" for n in range(len(changed))], [])
         body.lines += [f"change({param}, {pick.upto(40)})" for param in body.params]
-        given = dict(zip(body.params, changed, strict=True))
-        changes = [self._call(body, [], [], given, changed)] if changed else []
+        arguments = dict(zip(body.params, changed, strict=True))
+        changes = [self._call(body, [], [], arguments, changed)] if changed else []
         if all(branches):
             changes.append({"if": "epoch % 2 == 0", "steps": branches[0], "else": branches[1]})
-        return names, [made], changes
+        return names, [init_step], changes
 
     def _mixed_step(self, names: list[str], shape: str) -> Step:
         returns = [self._mixed_value(shape) for _ in names]
@@ -256,16 +258,19 @@ class Drawing:
         """A value that no program refuses: often an array like others, of 8 bytes an item."""
         pick = self._pick
         if pick.chance(60):
-            dtype = pick.one(("f8", "f8", "i8") if self._plain else ("f8", "f8", *_OF_8_BYTES))
+            dtype = pick.choose(("f8", "f8", "i8") if self._plain else ("f8", "f8", *_OF_8_BYTES))
             return f"array({dtype!r}, {shape}, 'C', {pick.upto(9)})"
         if pick.chance(40):
-            dtype = pick.one(("f8", "f4", "i8", "?") if self._plain else _DTYPES)
-            order = pick.one(("C", "F", "turned"))
-            return f"array({dtype!r}, {pick.one(_SHAPES)}, {order!r}, {pick.upto(9)})"
-        return str(pick.one(_NUMBERS if self._plain or pick.chance(40) else _ODD))
+            dtype = pick.choose(("f8", "f4", "i8", "?") if self._plain else _DTYPES)
+            order = pick.choose(("C", "F", "turned"))
+            return f"array({dtype!r}, {pick.choose(_SHAPES)}, {order!r}, {pick.upto(9)})"
+        return str(pick.choose(_NUMBERS if self._plain or pick.chance(40) else _ODD))
 
     def _numeric_step(self, name: str) -> Step:
-        dtype, order = self._pick.one(("f8", "f8", "f4")), self._pick.one(("C", "F", "turned"))
+        dtype, order = (
+            self._pick.choose(("f8", "f8", "f4")),
+            self._pick.choose(("C", "F", "turned")),
+        )
         returned = f"array({dtype!r}, (3, 3), {order!r}, {self._pick.upto(9)})"
         return self._call(_Body([], []), [returned], [name], {}, [])
 
@@ -274,31 +279,33 @@ class Drawing:
         pick = self._pick
         steps: list[Step] = []
         for _ in range(pick.upto(4 - depth, 1)):
-            numeric = [one for one in known if one in self._numeric]
-            form = pick.upto(99)
-            if form < 35 and numeric:
-                text = pick.one(_EXPRESSIONS).format(x=pick.one(numeric), y=pick.one(numeric))
+            numeric = [blob for blob in known if blob in self._numeric]
+            choice = pick.upto(99)
+            if choice < 35 and numeric:
+                text = pick.choose(_EXPRESSIONS).format(
+                    x=pick.choose(numeric), y=pick.choose(numeric)
+                )
                 steps.append({"expr": text})
-            elif form < 55 and depth < 2:
+            elif choice < 55 and depth < 2:
                 steps += self._block(known, outputs, depth)
             else:
-                values = [one for one in known if one not in self._objects | self._numeric]
+                values = [blob for blob in known if blob not in self._objects | self._numeric]
                 here = known if depth == 0 else [*known]
-                made = self._step([*known, *outputs], values, fresh=depth == 0)
-                steps.append(made)
-                here += [one for one in made["out"] if one not in here]
+                step = self._step([*known, *outputs], values, fresh=depth == 0)
+                steps.append(step)
+                here += [blob for blob in step["out"] if blob not in here]
         return steps
 
     def _block(self, known: list[str], outputs: list[str], depth: int) -> list[Step]:
         pick = self._pick
         inner = self._rich_steps([*known], outputs, depth=depth + 1)
-        form = pick.upto(2)
-        if form == 0:
+        choice = pick.upto(2)
+        if choice == 0:
             return [{"loop": pick.upto(3), "steps": inner}]
-        if form == 1:
+        if choice == 1:
             other = self._rich_steps([*known], outputs, depth=depth + 1)
             tests = ("epoch % 2 == 0", "epoch == 1", "epoch > 1")
-            return [{"if": pick.one(tests), "steps": inner, "else": other}]
+            return [{"if": pick.choose(tests), "steps": inner, "else": other}]
         name = f"k{depth}"
         inner.append({"expr": f"{name} = {name} + 1"})
         return [
@@ -325,60 +332,60 @@ class Drawing:
     def _object(self, body: _Body) -> str:
         pick = self._pick
         generators = [
-            one
-            for one in body.names
-            if f"{one} = np.random" in "\n".join(body.lines)
-            or f"{one} = random" in "\n".join(body.lines)
+            generator
+            for generator in body.names
+            if f"{generator} = np.random" in "\n".join(body.lines)
+            or f"{generator} = random" in "\n".join(body.lines)
         ]
-        form = pick.upto(5)
-        if form <= 2:
-            return body.add(pick.one(_OBJECTS))
-        if form == 3 and generators and not self._plain:
-            return body.add(f"Sampler({pick.one(generators)})")
-        if form == 4 and body.names and not self._plain:
-            return body.add(f"Holder({pick.one(body.names)})")
-        if form == 5 and generators and not self._plain:
-            return pick.one(generators)
+        choice = pick.upto(5)
+        if choice <= 2:
+            return body.add(pick.choose(_OBJECTS))
+        if choice == 3 and generators and not self._plain:
+            return body.add(f"Sampler({pick.choose(generators)})")
+        if choice == 4 and body.names and not self._plain:
+            return body.add(f"Holder({pick.choose(body.names)})")
+        if choice == 5 and generators and not self._plain:
+            return pick.choose(generators)
         return body.add(f"Holder({self._value()})")
 
     def _epoch(self, state: list[str]) -> list[Step]:
         known = list(state)
         steps = []
         for _ in range(self._pick.upto(4, 1)):
-            values = [one for one in known if one not in self._objects]
+            values = [blob for blob in known if blob not in self._objects]
             if self._pick.chance(12):
                 target = self._target(values, known)
-                steps.append({"copy": [target, self._pick.one(values)]})
+                steps.append({"copy": [target, self._pick.choose(values)]})
                 known += [] if target in known else [target]
                 continue
             step = self._step(known, values)
             steps.append(step)
-            known += [one for one in step["out"] if one not in known]
+            known += [blob for blob in step["out"] if blob not in known]
         return steps
 
     def _target(self, values: list[str], known: list[str], *, may_be_fresh: bool = True) -> str:
         fresh = self._pick.chance(30) and may_be_fresh
-        return f"s{len(known)}" if fresh else self._pick.one(values)
+        return f"s{len(known)}" if fresh else self._pick.choose(values)
 
     def _step(self, known: list[str], values: list[str], *, fresh: bool = True) -> Step:
         pick = self._pick
-        given = [one for one in known if pick.chance(55)] or [known[0]]
-        inout = [one for one in given if pick.chance(60) and "." not in one]
-        arguments = {f"p{n}": one for n, one in enumerate(given)}
+        passed = [blob for blob in known if pick.chance(55)] or [known[0]]
+        inout = [blob for blob in passed if pick.chance(60) and "." not in blob]
+        arguments = {f"p{n}": blob for n, blob in enumerate(passed)}
         if not self._plain and pick.chance(5):
-            arguments[f"p{len(given)}"] = given[0]
+            arguments[f"p{len(passed)}"] = passed[0]
         # Else an expression may change an array that some other blob shares, too.
         apart = self._plain or (self._rich and pick.chance(70))
         body = _Body(
             list(arguments),
-            [p for p, one in arguments.items() if one in inout],
-            {p for p, one in arguments.items() if one in self._objects},
-            {p for p, one in arguments.items() if one in self._numeric and apart},
+            [p for p, blob in arguments.items() if blob in inout],
+            {p for p, blob in arguments.items() if blob in self._objects},
+            {p for p, blob in arguments.items() if blob in self._numeric and apart},
         )
         for _ in range(pick.upto(4, 1)):
             self._line(body)
         out: list[str] = []
-        for _ in range(pick.one([0, 1, 1, 2, 3])):
+        for _ in range(pick.choose([0, 1, 1, 2, 3])):
             target = self._target(values, [*known, *out], may_be_fresh=fresh)
             out += [] if target in out else [target]
         returns: list[str] = []
@@ -391,10 +398,10 @@ class Drawing:
         pick = self._pick
         if not body.known or pick.chance(25):
             return body.add(self._value())
-        name = pick.one(body.known)
+        name = pick.choose(body.known)
         if not self._plain and pick.chance(20) and not body.roots[name] & body.apart:
             return name
-        taken = set(body.params).union(*(body.roots.get(one, ()) for one in before))
+        taken = set(body.params).union(*(body.roots.get(value, ()) for value in before))
         if not body.roots[name] & taken:
             return name
         return f"sums({name})" if body.roots[name] & body.objects else f"clone({name})"
@@ -404,32 +411,32 @@ class Drawing:
         if not body.known:
             body.add(self._value())
             return
-        form = pick.one([
+        action = pick.choose([
             "value", "value", "container", "container", "use", "sums", "change", "change",
             "change", "change", "put", "part", "view", "clone",
         ])  # fmt: skip
-        name = pick.one(body.known)
+        name = pick.choose(body.known)
         at = pick.upto(40)
         mine = [*body.writable, *body.names]
-        target = pick.one(body.known if not self._plain and pick.chance(8) else mine or [name])
-        if form in ("change", "put") and self._plain and target not in mine:
+        target = pick.choose(body.known if not self._plain and pick.chance(8) else mine or [name])
+        if action in ("change", "put") and self._plain and target not in mine:
             return
-        if form == "value":
+        if action == "value":
             body.add(self._value())
-        elif form == "container":
-            inside = (name, pick.one(body.known))
-            body.add(self._container([self._held(body, one) for one in inside]), *inside)
-        elif form == "change":
+        elif action == "container":
+            inside = (name, pick.choose(body.known))
+            body.add(self._container([self._held(body, part) for part in inside]), *inside)
+        elif action == "change":
             body.lines.append(f"change({target}, {at})")
-        elif form == "put":
+        elif action == "put":
             body.lines.append(f"put({target}, {self._held(body, name)}, {at})")
             body.roots[target] |= body.roots[name]
-        elif form in ("use", "sums"):
-            body.add(f"{form}({name})")
-        elif form == "clone" or self._plain:
+        elif action in ("use", "sums"):
+            body.add(f"{action}({name})")
+        elif action == "clone" or self._plain:
             body.add(f"clone({self._held(body, name)})")
         else:
-            body.add(f"{form}({name}, {at})", name)
+            body.add(f"{action}({name}, {at})", name)
 
     def _held(self, body: _Body, name: str) -> str:
         """What of a name is put into something else: mostly a copy."""
@@ -447,39 +454,45 @@ class Drawing:
             f"Slim({first})", f"OrderedDict(b={first}, a={second})", f"[{first}, [{second}, None]]",
             f"{{'1': {first}, 1: {second}}}",
         ]  # fmt: skip
-        return str(self._pick.one(forms))
+        return str(self._pick.choose(forms))
 
     def _value(self, depth: int = 0) -> str:
         pick = self._pick
-        form = pick.upto(99)
+        choice = pick.upto(99)
         if self._tensors and pick.chance(20):
             return self._tensor()
         if self._rich and pick.chance(8):
             return f"words({pick.upto(60)})"
-        if form < 40:
+        if choice < 40:
             return self._array()
-        if form < 60 and depth < 3:
+        if choice < 60 and depth < 3:
             return self._container([self._value(depth + 1), self._value(depth + 1)])
-        if self._plain or form < 80:
-            return str(pick.one(_NUMBERS))
-        if form < 97:
-            return str(pick.one(_ODD))
-        return str(pick.one(_STRANGE))
+        if self._plain or choice < 80:
+            return str(pick.choose(_NUMBERS))
+        if choice < 97:
+            return str(pick.choose(_ODD))
+        return str(pick.choose(_STRANGE))
 
     def _tensor(self) -> str:
         pick = self._pick
         usual = self._plain or pick.chance(70)
-        layout = pick.one([one for one in _TENSORS if not usual or one not in ("gaps", "spread")])
-        dtype = pick.one(_TENSOR_DTYPES[:4] if usual else _TENSOR_DTYPES)
-        return f"tensor({dtype!r}, {pick.one(_SHAPES)}, {layout!r}, {pick.upto(9)})"
+        layout = pick.choose(
+            [
+                tensor_layout
+                for tensor_layout in _TENSORS
+                if not usual or tensor_layout not in ("gaps", "spread")
+            ]
+        )
+        dtype = pick.choose(_TENSOR_DTYPES[:4] if usual else _TENSOR_DTYPES)
+        return f"tensor({dtype!r}, {pick.choose(_SHAPES)}, {layout!r}, {pick.upto(9)})"
 
     def _array(self) -> str:
         pick = self._pick
         odd = not self._plain and pick.chance(50)
-        dtype = pick.one(_DTYPES if odd else ("f8", "f8", "f4", "i8"))
-        shape = pick.one(_SHAPES)
+        dtype = pick.choose(_DTYPES if odd else ("f8", "f8", "f4", "i8"))
+        shape = pick.choose(_SHAPES)
         usual = self._plain or not (odd or pick.chance(30))
-        order = pick.one(("C", "F", "turned") if usual else _ORDERS)
+        order = pick.choose(("C", "F", "turned") if usual else _ORDERS)
         return f"array({dtype!r}, {shape}, {order!r}, {pick.upto(9)})"
 
     def _call(
@@ -487,21 +500,21 @@ class Drawing:
         body: _Body,
         returns: list[str],
         out: list[str],
-        given: dict[str, str],
+        arguments: dict[str, str],
         inout: list[str],
     ) -> Step:
         name = f"f{len(self._functions)}"
         self._functions[name] = {"params": body.params, "lines": body.lines, "returns": returns}
-        return {"call": name, "with": given, "inout": inout, "out": out}
+        return {"call": name, "with": arguments, "inout": inout, "out": out}
 
-    def _look(self, place: str, names: list[str]) -> Step:
-        name = f"look_{place}"
-        given = {f"p{n}": one for n, one in enumerate(names)}
-        values = ", ".join(f"{one!r}: {param}" for param, one in given.items())
-        line = f"look({place!r}, epoch, run_dir, {{{values}}})"
-        params = [*given, "epoch", "run_dir"]
+    def _look(self, moment: str, names: list[str]) -> Step:
+        name = f"look_{moment}"
+        arguments = {f"p{n}": blob for n, blob in enumerate(names)}
+        values = ", ".join(f"{blob!r}: {param}" for param, blob in arguments.items())
+        line = f"look({moment!r}, epoch, run_dir, {{{values}}})"
+        params = [*arguments, "epoch", "run_dir"]
         self._functions[name] = {"params": params, "lines": [line], "returns": []}
-        return {"call": name, "with": given, "inout": [], "out": [], "looks": True}
+        return {"call": name, "with": arguments, "inout": [], "out": [], "looks": True}
 
 
 def drawn(seed: int, *, plain: bool = False, rich: bool = False, tensors: bool = False) -> Program:
@@ -511,16 +524,16 @@ def drawn(seed: int, *, plain: bool = False, rich: bool = False, tensors: bool =
 
 def blocks_of(program: Program) -> list[list[Step]]:
     """The lists of steps of an epoch, outer ones first."""
-    found = [program["epoch"]]
-    for block in found:
-        found += [step[key] for step in block for key in ("steps", "else") if key in step]
-    return found
+    blocks = [program["epoch"]]
+    for block in blocks:
+        blocks += [step[key] for step in block for key in ("steps", "else") if key in step]
+    return blocks
 
 
 def steps_of(program: Program) -> list[Step]:
     """All steps of a program, those that hold others too."""
     blocks = [task["steps"] for task in program["init"]]
-    return [step for one in (*blocks, *blocks_of(program), program["exit"]) for step in one]
+    return [step for block in (*blocks, *blocks_of(program), program["exit"]) for step in block]
 
 
 def source_of(program: Program) -> str:
@@ -548,11 +561,11 @@ def spec_of(program: Program) -> dict[str, Any]:
         for key in ("loop", "while"):
             if key in step:
                 return {key: step[key], "steps": steps(step["steps"])}
-        made = {"call": f"steps:{step['call']}"}
-        return made | {key: step[key] for key in ("with", "inout", "out") if step[key]}
+        call = {"call": f"steps:{step['call']}"}
+        return call | {key: step[key] for key in ("with", "inout", "out") if step[key]}
 
-    def steps(found: list[Step]) -> list[Any]:
-        return [written(step) for step in found]
+    def steps(drawn: list[Step]) -> list[Any]:
+        return [written(step) for step in drawn]
 
     nodes = program.get("nodes")
     tasks = program.get("tasks")
@@ -561,10 +574,10 @@ def spec_of(program: Program) -> dict[str, Any]:
     if tasks:
         epoch, last = [], []
         for number, task in enumerate(tasks):
-            own = [step for step in program["epoch"] if step["task"] == number]
+            task_steps = [step for step in program["epoch"] if step["task"] == number]
             after = {"needs": [tasks[number - 1]["task"]]} if number else {}
-            kept = {key: one for key, one in task.items() if one}
-            epoch.append({**kept, **after, "steps": steps(own)})
+            settings = {key: value for key, value in task.items() if value}
+            epoch.append({**settings, **after, "steps": steps(task_steps)})
         for number, step in enumerate(program["exit"]):
             after = {"needs": [f"last{number - 1}"]} if number else {}
             last.append(

@@ -52,7 +52,7 @@ class GroupDraft:
 
     kind: str
     shared: dict[int, Names] = field(default_factory=dict)
-    around: dict[int, Names] = field(default_factory=dict)
+    node_setups: dict[int, Names] = field(default_factory=dict)
     tasks: list[dict[str, Any]] = field(default_factory=list)
     touches: list[tuple[str, int, Touches]] = field(default_factory=list)
 
@@ -72,7 +72,8 @@ class Jobs:
         spec: dict[str, Any] = {"jobrun": 1, "name": "made", "seed": self._pick.upto(9)}
         if self._units[0].node is not None:
             spec["nodes"] = {
-                str(one.node): {"count": one.count} if one.count > 1 else {} for one in self._units
+                str(unit.node): {"count": unit.count} if unit.count > 1 else {}
+                for unit in self._units
             }
         init = self._init()
         epoch = self._group("epoch", self._pick.upto(4, 1), _global=self._pick.chance(15))
@@ -85,12 +86,12 @@ class Jobs:
         return {**spec, **groups, "stop": self._stop(), **self._metrics()}
 
     def _make_units(self) -> list[Unit]:
-        form = self._pick.upto(5)
-        if form < 3:
+        choice = self._pick.upto(5)
+        if choice < 3:
             return [Unit(None)]
-        if form == 3:
+        if choice == 3:
             return [Unit("a", prefix="t"), Unit("b", prefix="t")]
-        if form == 4:
+        if choice == 4:
             return [Unit("w", 2), Unit("a", prefix="t")]
         return [Unit("w", 2)]
 
@@ -107,25 +108,27 @@ class Jobs:
             if self._pick.chance(25):
                 self._task(draft, "init", index, number=1, is_simple=True)
         for index, unit in enumerate(self._units):
-            made = draft.shared[index]
-            unit.state |= {one: kind for one, kind in made.items() if one not in unit.constants}
+            shared = draft.shared[index]
+            unit.state |= {
+                blob: kind for blob, kind in shared.items() if blob not in unit.constants
+            }
         return {"tasks": draft.tasks}
 
     def _rebuild_task(self, draft: GroupDraft, index: int, unit: Unit) -> None:
         self._bodies.begin(draft.shared[index])
-        made: Names = {}
+        constants: Names = {}
         steps = []
         for number in range(self._pick.upto(2, 1)):
-            kind = Type("array", self._pick.one(("float64", "int8", "bool")), (2, 3))
-            given = f"k{index}{number}"
-            value = Expressions(self._pick, made, ["epoch"], {}).of(kind, 1)
-            steps.append(Assign((Target(given),), (value,)))
-            made[given] = kind
+            kind = Type("array", self._pick.choose(("float64", "int8", "bool")), (2, 3))
+            blob = f"k{index}{number}"
+            value = Expressions(self._pick, constants, ["epoch"], {}).of(kind, 1)
+            steps.append(Assign((Target(blob),), (value,)))
+            constants[blob] = kind
         task = self._place({"task": f"const{index}", "rebuild": True, "steps": steps}, unit)
         draft.tasks.append(task)
-        draft.touches.append((task["task"], index, Touches(writes=set(made))))
-        draft.shared[index] |= made
-        unit.constants |= made
+        draft.touches.append((task["task"], index, Touches(writes=set(constants))))
+        draft.shared[index] |= constants
+        unit.constants |= constants
 
     def _state_task(self, draft: GroupDraft, index: int, unit: Unit) -> None:
         """The task that makes most of the state, of all kinds."""
@@ -142,11 +145,11 @@ class Jobs:
         )
         steps: list[Any] = []
         for number, kind in enumerate(kinds):
-            given = f"{self._units[index].prefix}{index}{number}"
+            blob = f"{self._units[index].prefix}{index}{number}"
             value = self._bodies.expression(scope, kind)
-            scope.names[given] = scope.types[given] = kind
-            scope.touches.writes.add(given)
-            steps.append(Assign((Target(given),), (value,)))
+            scope.names[blob] = scope.types[blob] = kind
+            scope.touches.writes.add(blob)
+            steps.append(Assign((Target(blob),), (value,)))
         if self._pick.chance(40):
             steps += self._bodies.steps(scope, 4)
         self._finish(draft, index, {"task": f"state{index}", "steps": steps}, scope)
@@ -154,8 +157,8 @@ class Jobs:
     def _group(self, group: str, count: int, *, _global: bool) -> dict[str, Any]:
         default = "global" if group == "download" else "private"
         kind = "global" if _global else "private"
-        draft = GroupDraft(kind, {at: one.names for at, one in enumerate(self._units)})
-        found: dict[str, Any] = {} if kind == default else {"workspace": kind}
+        draft = GroupDraft(kind, {at: unit.names for at, unit in enumerate(self._units)})
+        settings: dict[str, Any] = {} if kind == default else {"workspace": kind}
         for number in range(count):
             index = self._pick.upto(len(self._units) - 1)
             several = group == "epoch" and self._pick.chance(25)
@@ -170,18 +173,18 @@ class Jobs:
         if group == "download":
             for index, unit in enumerate(self._units):
                 unit.gathered = draft.shared[index]
-        return {**found, "tasks": draft.tasks}
+        return {**settings, "tasks": draft.tasks}
 
     def _exit(self) -> dict[str, Any]:
-        draft = GroupDraft("private", {at: one.names for at, one in enumerate(self._units)})
+        draft = GroupDraft("private", {at: unit.names for at, unit in enumerate(self._units)})
         index = self._pick.upto(len(self._units) - 1)
         if self._units[index].count > 1:
             index = len(self._units) - 1
         task, scope = self._task(draft, "exit", index)
-        arrays = [one for one, kind in scope.names.items() if kind.kind == "array"]
+        arrays = [blob for blob, kind in scope.names.items() if kind.kind == "array"]
         if self._units[index].count == 1:
-            for one in self._pick.some(arrays, 50):
-                task["steps"].append({"save": {one: f"${{run.dir}}/artifacts/{one}.npy"}})
+            for blob in self._pick.some(arrays, 50):
+                task["steps"].append({"save": {blob: f"${{run.dir}}/artifacts/{blob}.npy"}})
         return {"tasks": draft.tasks}
 
     # Tasks
@@ -229,7 +232,7 @@ class Jobs:
         if self._pick.chance(15) and instances == 1:
             task["report"] = [{"every": "1h", "steps": [self._observation(scope)]}]
         sure = set(body.names).intersection(*body.early[-1])
-        scope.names = {one: kind for one, kind in body.names.items() if one in sure}
+        scope.names = {blob: kind for blob, kind in body.names.items() if blob in sure}
         if setup:
             task["setup"] = setup
         self._take_outputs(task, scope, index, instances)
@@ -243,46 +246,46 @@ class Jobs:
 
     def _node_setup(self, draft: GroupDraft, index: int, scope: Scope) -> dict[str, Any]:
         """Around the group run on the node: what it makes, all tasks that follow here see."""
-        names = draft.around.setdefault(index, dict(self._units[index].names))
+        names = draft.node_setups.setdefault(index, dict(self._units[index].names))
         inner = Scope(
             dict(names), dict(scope.types), fixed=set(scope.fixed), prefix="g", nested=_DEEP
         )
-        made = {"init": self._bodies.steps(inner, 2)}
+        parts = {"init": self._bodies.steps(inner, 2)}
         sure = dict(inner.names)
         if self._pick.chance(60):
-            made["exit"] = self._bodies.steps(inner, 2)
-            sure = {one: kind for one, kind in sure.items() if one in inner.names}
+            parts["exit"] = self._bodies.steps(inner, 2)
+            sure = {blob: kind for blob, kind in sure.items() if blob in inner.names}
         names |= sure
         draft.shared[index] |= sure
         scope.names |= sure
         scope.types |= inner.types
-        return made
+        return parts
 
     def _setup(self, scope: Scope, prefix: str) -> dict[str, Any]:
         """Around the task or an instance; the exit sees what the init has made."""
         nested, scope.nested = scope.nested, _DEEP
-        made = {"init": self._bodies.steps(scope, 2)}
+        parts = {"init": self._bodies.steps(scope, 2)}
         if self._pick.chance(60):
             inner = scope.inner(is_block=False)
             # What it makes must not have a name that each instance has for itself.
             inner.prefix = prefix
-            made["exit"] = self._bodies.steps(inner, 2)
+            parts["exit"] = self._bodies.steps(inner, 2)
         scope.nested = nested
-        return made
+        return parts
 
     def _take_outputs(self, task: dict[str, Any], scope: Scope, index: int, instances: int) -> None:
-        made = []
+        outputs = []
         for number in range(self._pick.upto(2)):
-            kind = Type("array", self._pick.one(("float64", "int64", "bool")), (3,))
+            kind = Type("array", self._pick.choose(("float64", "int64", "bool")), (3,))
             if self._pick.chance(20):
                 kind = Type("numpy", "float32")
             value = self._bodies.expression(scope, kind, 1)
-            made.append((f"o{number}", kind, value))
-        if made:
-            task["outputs"] = [{given: value} for given, _, value in made]
-        for given, kind, _ in made:
-            found = kind if instances == 1 else Type("list", kind.dtype, kind.shape)
-            self._outputs[task["task"], given] = (found, index)
+            outputs.append((f"o{number}", kind, value))
+        if outputs:
+            task["outputs"] = [{output_name: value} for output_name, _, value in outputs]
+        for output_name, kind, _ in outputs:
+            output_type = kind if instances == 1 else Type("list", kind.dtype, kind.shape)
+            self._outputs[task["task"], output_name] = (output_type, index)
 
     def _readable(self, index: int) -> dict[tuple[str, str], Type]:
         return {
@@ -314,33 +317,33 @@ class Jobs:
     # The rest
 
     def _stop(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [{"epochs": self._pick.upto(3, 2)}]
+        conditions: list[dict[str, Any]] = [{"epochs": self._pick.upto(3, 2)}]
         for unit in self._units:
             ints = self._single_ints(unit)
             if ints and self._pick.chance(30):
-                given = self._pick.one(ints)
-                found.append({"when": join("({} > 3)", lambda a: a > 3, name(given))})
-        return found
+                blob = self._pick.choose(ints)
+                conditions.append({"when": join("({} > 3)", lambda a: a > 3, name(blob))})
+        return conditions
 
     def _metrics(self) -> dict[str, Any]:
-        found = {one: name(one) for unit in self._units for one in self._single_ints(unit)}
-        return {"metrics": found} if found and self._pick.chance(30) else {}
+        metrics = {blob: name(blob) for unit in self._units for blob in self._single_ints(unit)}
+        return {"metrics": metrics} if metrics and self._pick.chance(30) else {}
 
     def _single_ints(self, unit: Unit) -> list[str]:
         """State that can be said without its node."""
-        others = [one for other in self._units if other is not unit for one in other.state]
+        others = [blob for other in self._units if other is not unit for blob in other.state]
         return [
-            one
-            for one, kind in unit.state.items()
-            if kind == INT and unit.count == 1 and one not in others
+            blob
+            for blob, kind in unit.state.items()
+            if kind == INT and unit.count == 1 and blob not in others
         ]
 
 
-def _conflict(one: Touches, other: Touches) -> bool:
+def _conflict(first: Touches, second: Touches) -> bool:
     return bool(
-        one.writes & (other.writes | other.reads | other.counts)
-        or one.reads & (other.writes | other.counts)
-        or one.counts & (other.writes | other.reads)
+        first.writes & (second.writes | second.reads | second.counts)
+        or first.reads & (second.writes | second.counts)
+        or first.counts & (second.writes | second.reads)
     )
 
 

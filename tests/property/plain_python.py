@@ -89,9 +89,9 @@ def _step(step: dict[str, Any], names: MutableMapping[str, Any], facts: dict[str
     elif "if" in step:
         _steps(step["steps" if _value(step["if"], names, epoch) else "else"], names, facts)
     else:
-        given = {parameter: names[blob] for parameter, blob in step["with"].items()}
+        arguments = {parameter: names[blob] for parameter, blob in step["with"].items()}
         extras = {"epoch": epoch, "run_dir": facts["folder"]} if step.get("looks") else {}
-        result = getattr(facts["module"], step["call"])(**given, **extras)
+        result = getattr(facts["module"], step["call"])(**arguments, **extras)
         out = step["out"]
         names.update(zip(out, [result] if len(out) == 1 else result or (), strict=True))
 

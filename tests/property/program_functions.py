@@ -139,9 +139,11 @@ def array(dtype: str, shape: tuple[int, ...], order: str = "C", seed: int = 0) -
         return np.broadcast_to(_data(kind, (*shape[:-1], 1), seed), shape)
     if order == "unaligned":
         raw = np.zeros(data.nbytes + 1, np.uint8)[1:]
-        found = raw.view(kind).reshape(shape) if data.size and not kind.hasobject else data.copy()
-        found[...] = data
-        return found
+        unaligned = (
+            raw.view(kind).reshape(shape) if data.size and not kind.hasobject else data.copy()
+        )
+        unaligned[...] = data
+        return unaligned
     assert order == "fixed"
     data.flags.writeable = False
     return data
@@ -149,10 +151,10 @@ def array(dtype: str, shape: tuple[int, ...], order: str = "C", seed: int = 0) -
 
 def _data(kind: np.dtype, shape: tuple[int, ...], seed: int) -> np.ndarray:
     if kind.names:
-        found = np.zeros(shape, kind)
+        structured = np.zeros(shape, kind)
         for at, name in enumerate(kind.names):
-            found[name] = _data(found[name].dtype, found[name].shape, seed + at)
-        return found
+            structured[name] = _data(structured[name].dtype, structured[name].shape, seed + at)
+        return structured
     size = int(np.prod(shape, dtype=int))
     numbers = np.random.RandomState(seed).standard_normal(size)
     if kind.kind in "cfmM":
@@ -180,24 +182,28 @@ def tensor(dtype: str, shape: tuple[int, ...], layout: str = "contiguous", seed:
     import torch  # noqa: PLC0415 - only where a program makes tensors
 
     kind = getattr(torch, dtype)
-    made = torch.from_numpy(array("f8", shape, "C", seed)).to(kind)
+    contiguous = torch.from_numpy(array("f8", shape, "C", seed)).to(kind)
     if layout == "channels_last":
-        return made.contiguous(memory_format=torch.channels_last) if made.dim() == 4 else made
+        return (
+            contiguous.contiguous(memory_format=torch.channels_last)
+            if contiguous.dim() == 4
+            else contiguous
+        )
     if layout == "turned":
         return (
-            made.permute(*reversed(range(made.dim())))
+            contiguous.permute(*reversed(range(contiguous.dim())))
             .contiguous()
-            .permute(*reversed(range(made.dim())))
+            .permute(*reversed(range(contiguous.dim())))
         )
     if layout == "transposed":
-        return made.transpose(0, -1) if made.dim() > 1 else made
+        return contiguous.transpose(0, -1) if contiguous.dim() > 1 else contiguous
     if layout == "gaps":
-        return made[..., ::2]
+        return contiguous[..., ::2]
     if layout == "spread":
-        return made[:1].expand(shape)
+        return contiguous[:1].expand(shape)
     if layout == "trained":
-        return made.requires_grad_() if made.is_floating_point() else made
-    return made
+        return contiguous.requires_grad_() if contiguous.is_floating_point() else contiguous
+    return contiguous
 
 
 def _is_tensor(value: Any) -> bool:
@@ -226,7 +232,7 @@ def parts_of(value: Any) -> list[Any]:
     if isinstance(value, list | tuple | deque):
         return list(value)
     if dataclasses.is_dataclass(value):
-        return [getattr(value, one.name) for one in dataclasses.fields(value)]
+        return [getattr(value, field.name) for field in dataclasses.fields(value)]
     if isinstance(value, Holder):
         return [value.value]
     return [value.source, value.last] if isinstance(value, Sampler) else []
@@ -239,10 +245,10 @@ def walk(value: Any, kinds: tuple[type, ...], seen: set[int] | None = None) -> l
         if id(value) in seen:
             return []
         seen.add(id(value))
-    found = [value] if isinstance(value, kinds) or (kinds is _MUTABLE and _is_tensor(value)) else []
+    met = [value] if isinstance(value, kinds) or (kinds is _MUTABLE and _is_tensor(value)) else []
     for part in parts_of(value):
-        found += walk(part, kinds, seen)
-    return found
+        met += walk(part, kinds, seen)
+    return met
 
 
 def part(value: Any, at: int) -> Any:
@@ -256,18 +262,19 @@ def view(value: Any, at: int) -> Any:
     arrays = walk(value, (np.ndarray,))
     if not arrays:
         return value
-    one = arrays[at % len(arrays)]
+    source = arrays[at % len(arrays)]
     ways = (
-        lambda: one[1:], lambda: one[::-1], lambda: one.T, lambda: one[::2], lambda: one[:2],
-        lambda: one[...], lambda: one.reshape(-1), one.view, lambda: one[..., 0], lambda: one.real,
-        lambda: one[one.dtype.names[0]], lambda: np.broadcast_to(one, (2, *one.shape)),
+        lambda: source[1:], lambda: source[::-1], lambda: source.T, lambda: source[::2],
+        lambda: source[:2], lambda: source[...], lambda: source.reshape(-1), source.view,
+        lambda: source[..., 0], lambda: source.real, lambda: source[source.dtype.names[0]],
+        lambda: np.broadcast_to(source, (2, *source.shape)),
     )  # fmt: skip
     for way in (ways[at // 3 % len(ways)], ways[5]):
         try:
             return way()
         except (IndexError, TypeError, ValueError):
             continue
-    return one
+    return source
 
 
 def clone(value: Any) -> Any:
@@ -279,35 +286,39 @@ def use(value: Any) -> float:
     """A number that depends on each bit, and on the order in which memory holds them."""
     total = 0.0
     with np.errstate(all="ignore"):
-        for one in walk(value, (np.ndarray,)):
-            if one.dtype.kind not in "biufc" or not one.size:
+        for numbers in walk(value, (np.ndarray,)):
+            if numbers.dtype.kind not in "biufc" or not numbers.size:
                 continue
             # Blobs have no gaps between elements, as a warning tells, and products show them.
-            one = one if one.flags.forc else one.copy(order="K")  # noqa: PLW2901
-            parts = [np.ravel(one, order="K").sum(), one.sum()]
-            parts += [one.sum(axis=axis).max() for axis in range(one.ndim) if one.dtype != bool]
-            if one.ndim == 2:
-                parts.append((one @ one.T).sum())
-            parts.append(next(iter(one.flat)))
+            numbers = numbers if numbers.flags.forc else numbers.copy(order="K")  # noqa: PLW2901
+            parts = [np.ravel(numbers, order="K").sum(), numbers.sum()]
+            parts += [
+                numbers.sum(axis=axis).max()
+                for axis in range(numbers.ndim)
+                if numbers.dtype != bool
+            ]
+            if numbers.ndim == 2:
+                parts.append((numbers @ numbers.T).sum())
+            parts.append(next(iter(numbers.flat)))
             for number_ in parts:
                 total = total / 3 + float(np.real(number_))
-    for one in walk(value, _MUTABLE):
-        if _is_tensor(one):
-            dense = one.detach().clone()
+    for part in walk(value, _MUTABLE):
+        if _is_tensor(part):
+            dense = part.detach().clone()
             total = total / 3 + float(dense.double().sum()) + float(dense.sum())
-    counted = sum(len(one) for one in walk(value, (list, dict, tuple)))
-    total += counted + sum(float(one) for one in walk(value, (float,)))
+    counted = sum(len(container) for container in walk(value, (list, dict, tuple)))
+    total += counted + sum(float(real) for real in walk(value, (float,)))
     return total if np.isfinite(total) else float(counted)
 
 
 def sums(value: Any) -> Any:
     """Sums along the last axis of each array, a list of arrays and text."""
-    found: list[Any] = []
+    results: list[Any] = []
     with np.errstate(all="ignore"):
-        for one in walk(value, (np.ndarray,)):
-            ok = one.dtype.kind in "iufc" and one.ndim
-            found.append(one.sum(axis=0) if ok else str(one.dtype))
-    return found
+        for numbers in walk(value, (np.ndarray,)):
+            ok = numbers.dtype.kind in "iufc" and numbers.ndim
+            results.append(numbers.sum(axis=0) if ok else str(numbers.dtype))
+    return results
 
 
 def number(source: Any) -> float:
@@ -322,96 +333,96 @@ def change(value: Any, at: int) -> None:
     things = walk(value, _MUTABLE)
     if not things:
         return
-    thing, way = things[at % len(things)], at // 5
-    if isinstance(thing, np.ndarray):
-        _change_array(thing, way)
-    elif isinstance(thing, list | deque):
-        _change_list(thing, way)
-    elif isinstance(thing, dict):
-        _change_dict(thing, way)
-    elif isinstance(thing, Cell):
-        thing.note = thing.value if way % 2 else [thing.note][:1] if way % 3 else way
-    elif isinstance(thing, Slim):
-        thing.value = (way, 2.5)
-    elif isinstance(thing, Holder):
-        thing.steps += 1
+    part, way = things[at % len(things)], at // 5
+    if isinstance(part, np.ndarray):
+        _change_array(part, way)
+    elif isinstance(part, list | deque):
+        _change_list(part, way)
+    elif isinstance(part, dict):
+        _change_dict(part, way)
+    elif isinstance(part, Cell):
+        part.note = part.value if way % 2 else [part.note][:1] if way % 3 else way
+    elif isinstance(part, Slim):
+        part.value = (way, 2.5)
+    elif isinstance(part, Holder):
+        part.steps += 1
         if way % 2:
-            thing.value = [way, np.arange(3.0) / 7]
-    elif isinstance(thing, Sampler):
-        thing.draw()
-    elif _is_tensor(thing):
-        thing = thing.detach()
-        thing[...] = thing.flip(0) if way % 3 == 0 and thing.dim() else thing * 0.75 + way % 4
+            part.value = [way, np.arange(3.0) / 7]
+    elif isinstance(part, Sampler):
+        part.draw()
+    elif _is_tensor(part):
+        part = part.detach()
+        part[...] = part.flip(0) if way % 3 == 0 and part.dim() else part * 0.75 + way % 4
     else:
-        number(thing)
+        number(part)
 
 
-def _change_array(thing: np.ndarray, way: int) -> None:
-    if thing.dtype.kind in "iufc" and way % 3 == 0:
-        np.add(thing, 1, out=thing, casting="unsafe")
-    elif thing.dtype.kind in "fc" and way % 3 == 1:
+def _change_array(numbers: np.ndarray, way: int) -> None:
+    if numbers.dtype.kind in "iufc" and way % 3 == 0:
+        np.add(numbers, 1, out=numbers, casting="unsafe")
+    elif numbers.dtype.kind in "fc" and way % 3 == 1:
         with np.errstate(all="ignore"):
-            np.multiply(thing, 0.75 + 1 / (3 + abs(use(thing))), out=thing, casting="unsafe")
-    elif thing.ndim:
-        thing[...] = np.roll(thing, 1, axis=way % thing.ndim)
+            np.multiply(numbers, 0.75 + 1 / (3 + abs(use(numbers))), out=numbers, casting="unsafe")
+    elif numbers.ndim:
+        numbers[...] = np.roll(numbers, 1, axis=way % numbers.ndim)
     else:
-        thing[...] = np.zeros((), thing.dtype)
+        numbers[...] = np.zeros((), numbers.dtype)
 
 
-def _change_list(thing: Any, way: int) -> None:
+def _change_list(items: Any, way: int) -> None:
     ways = (
-        lambda: thing.append(way / 3), thing.reverse, lambda: thing.insert(0, None),
-        lambda: thing.append([way]), lambda: thing.pop() if len(thing) > 1 else None,
-        lambda: thing.extend(["text", way]), thing.clear,
-        lambda: thing.append(thing[0]) if thing else None,
+        lambda: items.append(way / 3), items.reverse, lambda: items.insert(0, None),
+        lambda: items.append([way]), lambda: items.pop() if len(items) > 1 else None,
+        lambda: items.extend(["text", way]), items.clear,
+        lambda: items.append(items[0]) if items else None,
     )  # fmt: skip
     ways[way % len(ways)]()
-    while len(thing) > 12:
-        thing.pop()
+    while len(items) > 12:
+        items.pop()
 
 
-def _change_dict(thing: Any, way: int) -> None:
-    if isinstance(thing, Counter):
-        thing[str(way % 3)] += 1
+def _change_dict(entries: Any, way: int) -> None:
+    if isinstance(entries, Counter):
+        entries[str(way % 3)] += 1
     elif way % 4 == 0:
-        thing[f"k{way % 3}"] = way
-    elif way % 4 == 1 and len(thing) > 1:
-        first = next(iter(thing))
-        thing[first] = thing.pop(first)
-    elif way % 4 == 2 and len(thing) > 1:
-        thing.pop(next(iter(thing)))
+        entries[f"k{way % 3}"] = way
+    elif way % 4 == 1 and len(entries) > 1:
+        first = next(iter(entries))
+        entries[first] = entries.pop(first)
+    elif way % 4 == 2 and len(entries) > 1:
+        entries.pop(next(iter(entries)))
     else:
-        thing[way % 5] = [way, 1.5]
+        entries[way % 5] = [way, 1.5]
 
 
 def put(value: Any, other: Any, at: int) -> None:
     """Put one value into a container inside another one, where it is shared from then on."""
     kinds = (list, dict, Cell)
-    inside = [id(one) for one in walk(other, kinds)]
-    places = [one for one in walk(value, kinds) if id(one) not in inside]
+    inside = [id(part) for part in walk(other, kinds)]
+    places = [part for part in walk(value, kinds) if id(part) not in inside]
     if not places:
         return
-    place = places[at % len(places)]
-    if isinstance(place, list):
-        place[:] = [*place[:8], other]
-    elif isinstance(place, Cell):
-        place.note = other
-    elif not isinstance(place, Counter):
-        place["put"] = other
+    container = places[at % len(places)]
+    if isinstance(container, list):
+        container[:] = [*container[:8], other]
+    elif isinstance(container, Cell):
+        container.note = other
+    elif not isinstance(container, Counter):
+        container["put"] = other
 
 
 # ---- what is seen -------------------------------------------------------------------------
 
 
-def look(place: str, epoch: int, run_dir: str, values: dict[str, Any]) -> None:
+def look(moment: str, epoch: int, run_dir: str, values: dict[str, Any]) -> None:
     """Write down all that can be seen of some values: one line of JSON in ``seen.jsonl``."""
     seen = {name: seen_of(value) for name, value in values.items()}
-    line = json.dumps({"place": place, "epoch": epoch, "seen": seen})
+    line = json.dumps({"place": moment, "epoch": epoch, "seen": seen})
     with Path(run_dir, "seen.jsonl").open("a") as file:
         file.write(line + "\n")
     orders = Path(__file__).with_name("die")
     epochs = orders.read_text().split() if orders.exists() else []
-    if place == "end" and str(epoch) in epochs:
+    if moment == "end" and str(epoch) in epochs:
         epochs.remove(str(epoch))
         orders.write_text(" ".join(epochs))
         os.kill(os.getpid(), signal.SIGKILL)
@@ -424,18 +435,18 @@ def seen_of(value: Any) -> Any:
     arrays = looking.arrays
     shared = [
         [ours, theirs]
-        for at, (ours, one) in enumerate(arrays)
+        for at, (ours, first) in enumerate(arrays)
         for theirs, other in arrays[at + 1 :]
-        if np.shares_memory(one, other)
+        if np.shares_memory(first, other)
     ]
     tensors = looking.tensors
     shared += [
         [ours, theirs]
-        for at, (ours, one) in enumerate(tensors)
+        for at, (ours, first) in enumerate(tensors)
         for theirs, other in tensors[at + 1 :]
         # Tensors without elements have no memory in common, though all of it begins at address 0.
-        if one.untyped_storage().nbytes()
-        and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+        if first.untyped_storage().nbytes()
+        and first.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
     ]
     return {"value": seen, "overlap": shared}
 
@@ -468,24 +479,25 @@ class _Looking:
             return [kind, _digest(repr(value.bit_generator.state).encode())]
         if isinstance(value, np.random.RandomState):
             return [kind, _digest(repr([
-                one.tolist() if isinstance(one, np.ndarray) else one for one in value.get_state()
+                part.tolist() if isinstance(part, np.ndarray) else part
+                for part in value.get_state()
             ]).encode())]  # fmt: skip
         if isinstance(value, dict):
             items = [
-                [self.at(key, f"{path}/k{n}"), self.at(one, f"{path}/{n}")]
-                for n, (key, one) in enumerate(value.items())
+                [self.at(key, f"{path}/k{n}"), self.at(part, f"{path}/{n}")]
+                for n, (key, part) in enumerate(value.items())
             ]
             return [kind, items]
         if isinstance(value, list | tuple | deque) or dataclasses.is_dataclass(value):
-            return [kind, [self.at(one, f"{path}/{n}") for n, one in enumerate(parts_of(value))]]
+            return [kind, [self.at(part, f"{path}/{n}") for n, part in enumerate(parts_of(value))]]
         if isinstance(value, OBJECTS):
-            return [kind, [[name, self.at(one, f"{path}/{name}")]
-                           for name, one in sorted(vars(value).items())]]  # fmt: skip
+            return [kind, [[name, self.at(part, f"{path}/{name}")]
+                           for name, part in sorted(vars(value).items())]]  # fmt: skip
         return [kind, _plain(value)]
 
     def _array(self, value: np.ndarray, path: str) -> Any:
         if value.dtype.hasobject:
-            items = [self.at(one, f"{path}/{n}") for n, one in enumerate(value.ravel().tolist())]
+            items = [self.at(item, f"{path}/{n}") for n, item in enumerate(value.ravel().tolist())]
             return ["objects", value.shape, items]
         return [_dtype(value.dtype), list(value.shape), {"order": _order(value)}, _bits(value)]
 
@@ -515,8 +527,8 @@ def _tensor(value: Any) -> Any:
 def _dtype(dtype: np.dtype) -> Any:
     fields = []
     for name in dtype.names or ():
-        form, *rest = dtype.fields[name]
-        fields.append([name, _dtype(form), *rest])
+        field_dtype, *offset_and_title = dtype.fields[name]
+        fields.append([name, _dtype(field_dtype), *offset_and_title])
     return [
         repr(dtype), dtype.byteorder if dtype.isnative else "other", dtype.isalignedstruct,
         dtype.type.__name__, sorted((dtype.metadata or {}).items()), fields, dtype.itemsize,

@@ -68,9 +68,9 @@ class MadeNet:
 
     def fits(self, scope: Scope) -> bool:
         """Whether it can be used here."""
-        return all(scope.names.get(one) == kind for one, kind in self.needs.items()) and all(
-            one not in scope.fixed
-            and scope.types.get(one, kind) == kind
-            and (one in scope.names or one[0] == scope.prefix)
-            for one, kind in self.binds.items()
+        return all(scope.names.get(blob) == kind for blob, kind in self.needs.items()) and all(
+            blob not in scope.fixed
+            and scope.types.get(blob, kind) == kind
+            and (blob in scope.names or blob[0] == scope.prefix)
+            for blob, kind in self.binds.items()
         )

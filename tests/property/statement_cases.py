@@ -118,10 +118,10 @@ class _ExpressionDraw:
         if not depth or pick.random() < 0.1:
             return self._leaf()
         first, second = self.expression(depth - 1), self.expression(depth - 1)
-        form = pick.randrange(11)
+        choice = pick.randrange(11)
         # An index of a literal number is refused even where it is not reached.
-        self.has_others |= form in (5, 6, 7) or (form == 4 and first in NUMBERS)
-        match form:
+        self.has_others |= choice in (5, 6, 7) or (choice == 4 and first in NUMBERS)
+        match choice:
             case 0:
                 return f"({pick.choice(_UNARY)}{first})"
             case 1:

@@ -78,7 +78,7 @@ def _judge(case: Case, faults: list[Fault], task: Task | None) -> Iterator[str]:
         names = _run(case, task)
     except JobrunError as error:
         yield from _judge_refusal(case, expected, list(error.faults))
-    except Exception as error:  # noqa: BLE001 - which nobody has explained
+    except Exception as error:  # noqa: BLE001 - an unexplained error
         yield f"{type(error).__name__}: {error}"
     else:
         if isinstance(expected, Exception):
@@ -86,9 +86,9 @@ def _judge(case: Case, faults: list[Fault], task: Task | None) -> Iterator[str]:
             return
         for name, value in expected.items():
             if name not in names or not _same(value, names[name]):
-                found = names.get(name)
+                actual = names.get(name)
                 yield (
-                    f"{name} is {type(found).__name__} {found!r}, "
+                    f"{name} is {type(actual).__name__} {actual!r}, "
                     f"but {type(value).__name__} {value!r} in Python"
                 )
 
@@ -180,11 +180,11 @@ def _address(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _same(expected: Any, found: Any) -> bool:
+def _same(expected: Any, actual: Any) -> bool:
     if isinstance(expected, np.ndarray) and expected.dtype.hasobject:
         # Which no blob can hold; it is refused when it is saved.
-        return repr(expected) == repr(found)
-    return same_bits(expected, found)
+        return repr(expected) == repr(actual)
+    return same_bits(expected, actual)
 
 
 def _value(text: str) -> Any:
@@ -198,8 +198,8 @@ def _compile(cases: Sequence[Case], folder: Path) -> tuple[dict[int, list[Fault]
     """
     refusals: dict[int, list[Fault]] = {}
     while True:
-        left = [number for number in range(len(cases)) if number not in refusals]
-        tasks = [{"task": f"t{number}", "steps": _steps(cases[number])} for number in left]
+        remaining = [number for number in range(len(cases)) if number not in refusals]
+        tasks = [{"task": f"t{number}", "steps": _steps(cases[number])} for number in remaining]
         spec = {
             "jobrun": 1,
             "name": "statements",
@@ -213,9 +213,9 @@ def _compile(cases: Sequence[Case], folder: Path) -> tuple[dict[int, list[Fault]
             job = compile_job(load_spec(str(path))).job
         except SpecError as error:
             for fault in error.faults:
-                found = re.match(r"epoch(?:/t(\d+)|\[(\d+)\])", fault.path)
-                assert found is not None, fault
-                number = int(found[1]) if found[1] else left[int(found[2])]
+                match = re.match(r"epoch(?:/t(\d+)|\[(\d+)\])", fault.path)
+                assert match is not None, fault
+                number = int(match[1]) if match[1] else remaining[int(match[2])]
                 refusals.setdefault(number, []).append(fault)
         else:
             return refusals, {int(task.name[1:]): task for task in job.epoch.tasks if tasks}
@@ -231,8 +231,8 @@ def _steps(case: Case) -> list[Any]:
         return [*values, *case.statements]
     lengths = [f"n{length}" for length in _LENGTHS]
     unknown = [re.sub(r"\bshape=\(([^)]*)\)", _with_lengths, value) for value in values]
-    made = {"call": call, "with": {"x": "zeros(1)"}, "out": lengths}
-    return [made, *unknown, *case.statements]
+    lengths_step = {"call": call, "with": {"x": "zeros(1)"}, "out": lengths}
+    return [lengths_step, *unknown, *case.statements]
 
 
 def _with_lengths(shape: re.Match[str]) -> str:
@@ -248,8 +248,8 @@ def _run(case: Case, task: Task) -> dict[str, Any]:
     elif case.knowledge == "lengths unknown":
         blobs = {f"n{length}": length for length in _LENGTHS}
     with np.errstate(all="ignore"), Bench(**blobs) as bench:
-        found = bench.do(*task.steps[_count_calls(case) :])
-        return {name: found[name] for name in found}
+        values = bench.do(*task.steps[_count_calls(case) :])
+        return {name: values[name] for name in values}
 
 
 def complaints(cases: Sequence[Case], folder: Path, batch: int = 1000) -> list[str]:

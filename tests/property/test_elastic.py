@@ -56,18 +56,18 @@ def _written(folder, epoch, shares, shared):
 def test_rows_stay_in_their_order_on_any_numbers_of_nodes(lengths, counts, dtype, shape):
     total = sum(lengths)
     whole = np.arange(total * int(np.prod(shape))).reshape(total, *shape).astype(dtype)
-    ends = np.cumsum(lengths)
-    shares = [whole[end - n : end].copy() for n, end in zip(lengths, ends, strict=True)]
+    stops = np.cumsum(lengths)
+    shares = [whole[end - n : end].copy() for n, end in zip(lengths, stops, strict=True)]
     for epoch, count in enumerate(counts):
         with tempfile.TemporaryDirectory() as name:
             manifest = _written(Path(name), epoch, shares, 2.5)
-            found = plan_resize(_job(count), manifest, name, compare=True)
+            resize = plan_resize(_job(count), manifest, name, compare=True)
             if count == len(shares):
-                assert found.families == ()
+                assert resize.families == ()
                 continue
-            states = [read_parts(found.parts[f"t_{k}"], epoch, "r") for k in range(count)]
-        shares = [one["U"] for one in states]
+            states = [read_parts(resize.parts[f"t_{k}"], epoch, "r") for k in range(count)]
+        shares = [state["U"] for state in states]
         for k, share in enumerate(shares):
             first, stop = share_bounds(total, k, count)
             assert same_bits(share, whole[first:stop])
-        assert [one["V"] for one in states] == [2.5] * count
+        assert [state["V"] for state in states] == [2.5] * count

@@ -69,8 +69,8 @@ def check_troubled(pipeline: Pipeline) -> None:
     assert not Counter(seen) - Counter(expected)
     if pipeline.in_order:
         # Instances beside the one that ended it may have come further.
-        kept = set(seen)
-        assert seen == [x for x in expected if x in kept]
+        seen_records = set(seen)
+        assert seen == [x for x in expected if x in seen_records]
     if pipeline.in_order and all(stage.instances == 1 for stage in pipeline.stages):
         assert seen == expected[: len(seen)]
     if not odd:

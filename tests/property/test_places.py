@@ -12,7 +12,7 @@ from jobrun import api
 from jobrun.core.errors import JobrunError, SpecError
 from jobrun.runner.options import RunOptions
 
-# Every place an expression may stand, with what stands there when nothing is tried.
+# Every place where a spec allows an expression, with its text when nothing is tried.
 PLACES = {
     "init setup init": "0", "init setup exit": "0", "init report": "0",
     "init task": "1.0", "init rebuilt": "2.0", "init output": "0",
@@ -131,13 +131,13 @@ def _check(seed: int, count: int) -> dict[str, int]:
             "instances": pick.choice("12"),
             "needs": pick.choice(("", "needs: [t], ")),
         }
-        for place in pick.sample(sorted(PLACES), pick.choice((1, 1, 2))):
-            values[place] = pick.choice(READS)
+        for key in pick.sample(sorted(PLACES), pick.choice((1, 1, 2))):
+            values[key] = pick.choice(READS)
         with tempfile.TemporaryDirectory() as folder:
-            how = _tried(values, Path(folder))
-        tried = {one: value for one, value in values.items() if PLACES.get(one) != value}
-        assert not KNOWABLE.intersection(how.split()), (how, tried)
-        ended[how] = ended.get(how, 0) + 1
+            outcome = _tried(values, Path(folder))
+        tried = {key: value for key, value in values.items() if PLACES.get(key) != value}
+        assert not KNOWABLE.intersection(outcome.split()), (outcome, tried)
+        ended[outcome] = ended.get(outcome, 0) + 1
     return ended
 
 

@@ -14,23 +14,25 @@ from tests.property.verdicts import is_wrong, judge, shown, smaller
 NAMES = ["a", "b", "c"]
 
 
-def _program(init: list[str], made: list[str], steps: list[str], returned: list[str]) -> Program:
+def _program(
+    init: list[str], returned_by_init: list[str], steps: list[str], returned: list[str]
+) -> Program:
     """Makes ``a``, ``b`` and ``c``; each epoch changes ``b`` and makes some of the others."""
-    given = {f"p{n}": name for n, name in enumerate(NAMES)}
-    look = {"with": given, "inout": [], "out": [], "looks": True}
-    values = ", ".join(f"{name!r}: {param}" for param, name in given.items())
+    arguments = {f"p{n}": name for n, name in enumerate(NAMES)}
+    look = {"with": arguments, "inout": [], "out": [], "looks": True}
+    values = ", ".join(f"{name!r}: {param}" for param, name in arguments.items())
     functions = {
-        f"look_{place}": {
-            "params": [*given, "epoch", "run_dir"],
+        f"look_{moment}": {
+            "params": [*arguments, "epoch", "run_dir"],
             "returns": [],
-            "lines": [f"look({place!r}, epoch, run_dir, {{{values}}})"],
+            "lines": [f"look({moment!r}, epoch, run_dir, {{{values}}})"],
         }
-        for place in ("start", "end", "exit")
+        for moment in ("start", "end", "exit")
     }
-    functions["f0"] = {"params": [], "lines": init, "returns": made}
-    functions["f1"] = {"params": [*given], "lines": steps, "returns": returned}
+    functions["f0"] = {"params": [], "lines": init, "returns": returned_by_init}
+    functions["f1"] = {"params": [*arguments], "lines": steps, "returns": returned}
     start = {"call": "f0", "with": {}, "inout": [], "out": NAMES}
-    work = {"call": "f1", "with": given, "inout": ["b"], "out": ["a", "c"][: len(returned)]}
+    work = {"call": "f1", "with": arguments, "inout": ["b"], "out": ["a", "c"][: len(returned)]}
     return {
         "functions": functions, "init": [{"task": "start", "steps": [start]}], "epochs": 3,
         "epoch": [look | {"call": "look_start"}, work, look | {"call": "look_end"}],
@@ -73,7 +75,7 @@ def test_what_is_refused_names_its_blob():
 
 
 @pytest.mark.parametrize(
-    ("made", "steps", "returned", "place"),
+    ("returned_by_init", "steps", "returned", "path"),
     [
         (["v0", "v0", "1"], ["change(p1, 0)"], [], "'b'"),
         (["v0", "[v0]", "1"], ["change(p1, 0)"], [], "'b/0'"),
@@ -83,20 +85,22 @@ def test_what_is_refused_names_its_blob():
     ],
 )
 def test_what_a_callable_shares_between_blobs_is_refused_if_one_is_changed(
-    made, steps, returned, place
+    returned_by_init, steps, returned, path
 ):
-    verdict = judge(_program(["v0 = array('f8', (3, 4))"], made, steps, returned))
+    verdict = judge(_program(["v0 = array('f8', (3, 4))"], returned_by_init, steps, returned))
 
     assert (verdict.kind, verdict.code) == ("refused", "E258"), verdict.text
-    assert place in verdict.text
+    assert path in verdict.text
     assert "'a'" in verdict.text
 
 
 @pytest.mark.long
 def test_what_a_callable_shares_between_blobs_that_never_change_is_one_value():
-    made = ["v0", "[1]", "v0"]
+    returned_by_init = ["v0", "[1]", "v0"]
 
-    verdict = judge(_program(["v0 = array('f8', (3, 4))"], made, ["change(p1, 0)"], ["p2"]))
+    verdict = judge(
+        _program(["v0 = array('f8', (3, 4))"], returned_by_init, ["change(p1, 0)"], ["p2"])
+    )
 
     assert verdict.kind == "equal", verdict.text
 
@@ -116,13 +120,15 @@ _FIRST = secrets.randbelow(10**9) if "JOBRUN_HUNT" in os.environ else 0
 
 
 def _check(
-    seed: int, *, plain: bool = False, rich: bool = False, tensors: bool = False, **how: Any
+    seed: int, *, plain: bool = False, rich: bool = False, tensors: bool = False, **options: Any
 ) -> None:
     program = drawn(_FIRST + seed, plain=plain, rich=rich, tensors=tensors)
-    verdict = judge(program, **how)
+    verdict = judge(program, **options)
     if is_wrong(verdict, plain=plain):
-        less = smaller(program, lambda one: judge(one, **how).kind == verdict.kind)
-        pytest.fail(f"seed {_FIRST + seed}\n{shown(less, judge(less, **how))}")
+        less = smaller(
+            program, lambda smaller_program: judge(smaller_program, **options).kind == verdict.kind
+        )
+        pytest.fail(f"seed {_FIRST + seed}\n{shown(less, judge(less, **options))}")
 
 
 @pytest.mark.long

@@ -25,25 +25,27 @@ FAMILIES = {
 @QUICK
 @given(st.data())
 def test_a_rule_says_what_numpy_does(family, data):
-    ruled = [one for one in FAMILIES[family] if one.rule is not None]
+    ruled = [candidate for candidate in FAMILIES[family] if candidate.rule is not None]
     operator = data.draw(st.sampled_from(ruled))
-    arguments, rest = data.draw(calls(operator))
+    arguments, variadic = data.draw(calls(operator))
 
-    found = said(operator, arguments, rest)
+    inferred = said(operator, arguments, variadic)
 
-    assert list(agree(found, done(operator, arguments, rest))) == []
+    assert list(agree(inferred, done(operator, arguments, variadic))) == []
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "operator", [one for family in FAMILIES.values() for one in family], ids=lambda one: one.name
+    "operator",
+    [candidate for family in FAMILIES.values() for candidate in family],
+    ids=lambda candidate: candidate.name,
 )
 @LONG
 @given(st.data())
 def test_each_rule_says_what_numpy_does(operator, data):
-    arguments, rest = data.draw(calls(operator))
+    arguments, variadic = data.draw(calls(operator))
 
-    found = said(operator, arguments, rest)
+    inferred = said(operator, arguments, variadic)
 
-    assert list(agree(found, done(operator, arguments, rest))) == []
+    assert list(agree(inferred, done(operator, arguments, variadic))) == []

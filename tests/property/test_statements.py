@@ -40,10 +40,10 @@ def test_statements_mean_what_they_mean_in_python(tmp_path, draw):
 def test_each_operator_in_place_on_each_pair_of_shapes(tmp_path):
     arrays = [text for text in ARRAYS if "float64" in text]
     cases = [
-        Case((("x", left), ("y", right)), (f"x {sign}= y",), knowledge)
+        Case((("x", lhs), ("y", rhs)), (f"x {sign}= y",), knowledge)
         for sign, knowledges in (("@", KNOWLEDGE), ("+", ("all",)))
-        for left in arrays
-        for right in arrays
+        for lhs in arrays
+        for rhs in arrays
         for knowledge in knowledges
     ]
 
@@ -63,11 +63,11 @@ def test_many_statements_mean_what_they_mean_in_python(tmp_path, draw):
 @pytest.mark.timeout(3600)
 def test_each_operator_in_place_on_each_pair_of_types(tmp_path):
     pick = Random(13)
-    pairs = [(left, right) for left in ARRAYS[::3] for right in ARRAYS]
+    pairs = [(lhs, rhs) for lhs in ARRAYS[::3] for rhs in ARRAYS]
     chosen = pick.sample(pairs, min(len(pairs), examples(300)))
     cases = [
-        Case((("x", left), ("y", right)), (f"x {sign}= y",), pick.choice(KNOWLEDGE))
-        for left, right in chosen
+        Case((("x", lhs), ("y", rhs)), (f"x {sign}= y",), pick.choice(KNOWLEDGE))
+        for lhs, rhs in chosen
         for sign in SIGNS
     ]
 

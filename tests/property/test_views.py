@@ -35,12 +35,12 @@ def _may_differ_by_rounding(spec):
     return "@" in text and ("::-1" in text or "flip" in text)
 
 
-def _compare(expected, found, where, *, is_rounded):
+def _compare(expected, actual, where, *, is_rounded):
     if is_rounded and isinstance(expected, np.ndarray):
-        assert (expected.dtype, expected.shape) == (found.dtype, found.shape), where
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=where)
+        assert (expected.dtype, expected.shape) == (actual.dtype, actual.shape), where
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9, err_msg=where)
     else:
-        compare_values(expected, found, where)
+        compare_values(expected, actual, where)
 
 
 def _check(spec):
@@ -56,12 +56,12 @@ def _check(spec):
                 outputs |= session.run(job.epoch if epoch else job.init, epoch, outputs)
                 _check_owned(session, keep["local"])
                 session.settle(keep)
-                found = session.read("local", keep["local"])
+                values = session.read("local", keep["local"])
                 for name, value in nodes["local"].items():
                     where = f"{name}, epoch {epoch}"
-                    _compare(value, found[name], where, is_rounded=is_rounded)
-                    assert axis_order(found[name]) == axis_order(value), (name, epoch)
-                    assert has_boundary_form(found[name]), (name, epoch)
+                    _compare(value, values[name], where, is_rounded=is_rounded)
+                    assert axis_order(values[name]) == axis_order(value), (name, epoch)
+                    assert has_boundary_form(values[name]), (name, epoch)
         finally:
             session.close()
 

@@ -83,12 +83,12 @@ class _Trial:
             return Verdict("invalid", text=done.stderr)
         expected = _seen(plain)
         try:
-            said = self._run("unbroken")
-            if said is not None:
-                self._require_refusal(said, "unbroken")
-                code = _codes(said)[0]
+            refusal = self._run("unbroken")
+            if refusal is not None:
+                self._require_refusal(refusal, "unbroken")
+                code = _codes(refusal)[0]
                 self._require_kept(expected, code)
-                return Verdict("refused", code, said.stderr)
+                return Verdict("refused", code, refusal.stderr)
             self._compare(expected, "unbroken")
             landed = self._broken(expected, kills=kills)
         except _DiffersError as error:
@@ -127,9 +127,9 @@ class _Trial:
                 break
         else:
             raise _DiffersError(f"never finished:\n{done.stderr}")
-        found = self._compare(expected, "broken")
+        seen = self._compare(expected, "broken")
         # What was begun again began with what was loaded.
-        again = {epoch: len(found["start", epoch]) - 1 for epoch in epochs}
+        again = {epoch: len(seen["start", epoch]) - 1 for epoch in epochs}
         if orders.read_text() or (kills and not all(again.values())):
             raise _DiffersError(f"not each epoch was killed: {again}")
         return sum(again.values()), sum(count for epoch, count in again.items() if epoch > 1)
@@ -143,36 +143,36 @@ class _Trial:
         if any(run.glob("checkpoints/epoch-*")):
             checked = jobrun("ckpt", "verify", str(run), cwd=self.folder)
             if checked.returncode:
-                said = checked.stdout + checked.stderr
-                raise _DiffersError(f"after {code} nothing verifies:\n{said}")
+                output = checked.stdout + checked.stderr
+                raise _DiffersError(f"after {code} nothing verifies:\n{output}")
 
-    def _require_refusal(self, done: subprocess.CompletedProcess[str], how: str) -> None:
+    def _require_refusal(self, done: subprocess.CompletedProcess[str], description: str) -> None:
         text = done.stderr
         if done.returncode not in _REFUSALS or "Traceback" in text or not _codes(done):
-            raise _DiffersError(f"{how} ended with {done.returncode}:\n{text}")
+            raise _DiffersError(f"{description} ended with {done.returncode}:\n{text}")
         if not any(
             f"'{name}'" in text or f"'{name}/" in text or f"{name}]" in text
             for name in _names(self.program)
         ):
-            raise _DiffersError(f"{how} was refused, but no blob is named:\n{text}")
+            raise _DiffersError(f"{description} was refused, but no blob is named:\n{text}")
 
     def _compare(self, expected: Seen, where: str, *, whole: bool = True) -> Seen:
         run = self._newest(where)
         assert run is not None
-        found = _seen(run)
-        if whole and found.keys() != expected.keys():
-            raise _DiffersError(f"{where}: seen at {sorted(found)} and not {sorted(expected)}")
-        for place, (should,) in sorted(expected.items(), key=lambda item: item[0][1]):
-            for each in found.get(place, ()):
-                for name, one in each.items():
-                    faults = list(_differences(should[name], one, name))
+        seen = _seen(run)
+        if whole and seen.keys() != expected.keys():
+            raise _DiffersError(f"{where}: seen at {sorted(seen)} and not {sorted(expected)}")
+        for moment, (should,) in sorted(expected.items(), key=lambda item: item[0][1]):
+            for each in seen.get(moment, ()):
+                for name, value in each.items():
+                    faults = list(_differences(should[name], value, name))
                     if faults:
-                        at = f"{where}: epoch {place[1]}, {place[0]}"
+                        at = f"{where}: epoch {moment[1]}, {moment[0]}"
                         raise _DiffersError(f"{at}: " + "\n".join(faults))
-        return found
+        return seen
 
     def _newest(self, where: str) -> Path | None:
-        runs = [one for one in (self.folder / where).glob("drawn/*") if not one.is_symlink()]
+        runs = [run for run in (self.folder / where).glob("drawn/*") if not run.is_symlink()]
         return runs[0] if runs else None
 
 
@@ -192,12 +192,12 @@ def judge(
 
 
 def _seen(folder: Path) -> Seen:
-    found: Seen = {}
+    seen: Seen = {}
     path = folder / "seen.jsonl"
     for line in path.read_text().splitlines() if path.exists() else []:
         entry = json.loads(line)
-        found.setdefault((entry["place"], entry["epoch"]), []).append(entry["seen"])
-    return found
+        seen.setdefault((entry["place"], entry["epoch"]), []).append(entry["seen"])
+    return seen
 
 
 def _codes(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -212,24 +212,24 @@ def _names(program: Program) -> set[str]:
     return names
 
 
-def _differences(expected: Any, found: Any, path: str) -> Iterator[str]:
+def _differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
     """Where two descriptions of a value differ, in words."""
     if expected == {"order": None}:
         # Memory that is used more than once has no order that a copy could keep.
         return
-    if isinstance(expected, dict) and isinstance(found, dict):
+    if isinstance(expected, dict) and isinstance(actual, dict):
         for key in expected:
-            yield from _differences(expected[key], found.get(key), f"{path}.{key}")
+            yield from _differences(expected[key], actual.get(key), f"{path}.{key}")
     elif (
         isinstance(expected, list)
-        and isinstance(found, list)
-        and len(expected) == len(found)
-        and any(isinstance(one, list) for one in expected)
+        and isinstance(actual, list)
+        and len(expected) == len(actual)
+        and any(isinstance(expected_part, list) for expected_part in expected)
     ):
-        for at, (one, other) in enumerate(zip(expected, found, strict=True)):
-            yield from _differences(one, other, f"{path}/{at}")
-    elif expected != found:
-        yield f"{path}: plain Python has {expected!s:.300}, jobrun {found!s:.300}"
+        for at, (expected_part, actual_part) in enumerate(zip(expected, actual, strict=True)):
+            yield from _differences(expected_part, actual_part, f"{path}/{at}")
+    elif expected != actual:
+        yield f"{path}: plain Python has {expected!s:.300}, jobrun {actual!s:.300}"
 
 
 # ---- many at a time -----------------------------------------------------------------------
@@ -240,7 +240,7 @@ def is_wrong(verdict: Verdict, *, plain: bool) -> bool:
     return verdict.kind == "differs" or (plain and verdict.kind == "refused")
 
 
-def smaller(program: Program, still: Any, seconds: float = 60) -> Program:
+def smaller(program: Program, is_still_wrong: Any, seconds: float = 60) -> Program:
     """A smaller program of which the same is true, found by leaving things out."""
     until = time.monotonic() + seconds
     changed = True
@@ -249,7 +249,7 @@ def smaller(program: Program, still: Any, seconds: float = 60) -> Program:
         for less in _less(program):
             if time.monotonic() > until:
                 break
-            if still(less):
+            if is_still_wrong(less):
                 program, changed = less, True
                 break
     return program
@@ -264,7 +264,9 @@ def _less(program: Program) -> Iterator[Program]:
                 yield less
             if "steps" in step:
                 less = copy.deepcopy(program)
-                inside = [one | {"task": step.get("task", 0)} for one in step["steps"]]
+                inside = [
+                    inner_step | {"task": step.get("task", 0)} for inner_step in step["steps"]
+                ]
                 blocks_of(less)[block][at : at + 1] = inside
                 yield less
             for blob in step.get("inout", ()):
@@ -292,7 +294,7 @@ def _less(program: Program) -> Iterator[Program]:
             del less["functions"][name]["lines"][at]
             yield less
     for task in range(len(program["init"]) - 1, 0, -1):
-        gone = {one for step in program["init"][task]["steps"] for one in step["out"]}
+        gone = {candidate for step in program["init"][task]["steps"] for candidate in step["out"]}
         less = copy.deepcopy(program)
         del less["init"][task]
         with contextlib.suppress(KeyError):
@@ -309,26 +311,26 @@ def _without(program: Program, gone: set[str]) -> Program:
     for step in steps_of(program):
         if "call" not in step:
             text = " ".join([*step.get("copy", ()), step.get("expr", "")])
-            if any(re.search(rf"\b{one}\b", text) for one in gone):
+            if any(re.search(rf"\b{candidate}\b", text) for candidate in gone):
                 raise KeyError
             continue
         function = program["functions"][step["call"]]
-        lost = [one for one, blob in step["with"].items() if blob in gone]
+        lost = [param for param, blob in step["with"].items() if blob in gone]
         if lost and step.get("looks"):
-            kept = {one: blob for one, blob in step["with"].items() if blob not in gone}
-            values = ", ".join(f"{blob!r}: {one}" for one, blob in kept.items())
-            place = step["call"].partition("_")[2]
-            function["params"] = [*kept, "epoch", "run_dir"]
-            function["lines"] = [f"look({place!r}, epoch, run_dir, {{{values}}})"]
+            kept_params = {param: blob for param, blob in step["with"].items() if blob not in gone}
+            values = ", ".join(f"{blob!r}: {param}" for param, blob in kept_params.items())
+            moment = step["call"].partition("_")[2]
+            function["params"] = [*kept_params, "epoch", "run_dir"]
+            function["lines"] = [f"look({moment!r}, epoch, run_dir, {{{values}}})"]
         elif lost:
             if any(
-                re.search(rf"\b{one}\b", line)
-                for one in lost
+                re.search(rf"\b{param}\b", line)
+                for param in lost
                 for line in [*function["lines"], *function["returns"]]
             ):
                 raise KeyError
-            function["params"] = [one for one in function["params"] if one not in lost]
-        step["with"] = {one: blob for one, blob in step["with"].items() if blob not in gone}
+            function["params"] = [param for param in function["params"] if param not in lost]
+        step["with"] = {param: blob for param, blob in step["with"].items() if blob not in gone}
         step["inout"] = [blob for blob in step["inout"] if blob not in gone]
         kept_out = [at for at, blob in enumerate(step["out"]) if blob not in gone]
         if len(kept_out) != len(step["out"]):
@@ -349,9 +351,9 @@ def shown(program: Program, verdict: Verdict) -> str:
             inside = {
                 key: "; ".join(map(written, step[key])) for key in ("steps", "else") if key in step
             }
-            return str({key: one for key, one in step.items() if key != "task"} | inside)
-        given = ", ".join(f"{one}: {blob}" for one, blob in step["with"].items())
-        words = [f"call: {step['call']}", f"with: {{{given}}}"]
+            return str({key: value for key, value in step.items() if key != "task"} | inside)
+        arguments = ", ".join(f"{param}: {blob}" for param, blob in step["with"].items())
+        words = [f"call: {step['call']}", f"with: {{{arguments}}}"]
         words += [f"{key}: [{', '.join(step[key])}]" for key in ("inout", "out") if step[key]]
         return f"{{{', '.join(words)}}}"
 
@@ -361,10 +363,12 @@ def shown(program: Program, verdict: Verdict) -> str:
     ]
     lines = [str(task) for task in program.get("tasks", ())]
     lines += [f"{where}: {written(step)}" for where, step in steps]
-    kept = {name: one for name, one in program["functions"].items() if "look" not in name}
-    source = source_of(program | {"functions": kept})
-    found = f"{verdict.kind} {verdict.code}\n{verdict.text}"
-    return "\n".join([found, source, *lines, f"epochs: {program['epochs']}", ""])
+    functions = {
+        name: function for name, function in program["functions"].items() if "look" not in name
+    }
+    source = source_of(program | {"functions": functions})
+    summary = f"{verdict.kind} {verdict.code}\n{verdict.text}"
+    return "\n".join([summary, source, *lines, f"epochs: {program['epochs']}", ""])
 
 
 def main() -> int:
@@ -426,7 +430,11 @@ def _try(seed: int, options: argparse.Namespace, tally: _Tally) -> None:
     if not is_wrong(verdict, plain=options.plain):
         return
     tally.wrong += 1
-    less = smaller(program, lambda one: judged(one).kind == verdict.kind, options.shrink)
+    less = smaller(
+        program,
+        lambda smaller_program: judged(smaller_program).kind == verdict.kind,
+        options.shrink,
+    )
     text = f"seed {seed}\n{shown(less, judged(less) if options.shrink else verdict)}"
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)

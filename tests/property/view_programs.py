@@ -93,7 +93,7 @@ class _Names:
     """The names that are surely bound at a place, and those that this list of steps has bound."""
 
     known: dict[str, Shape]
-    own: set[str] = field(default_factory=set)
+    local: set[str] = field(default_factory=set)
 
 
 class ViewPrograms:
@@ -105,7 +105,7 @@ class ViewPrograms:
 
     def __init__(self, pick: Picker) -> None:
         self._pick = pick
-        self._dtype = pick.one(("float64", "float64", "float64", "float32", "complex128"))
+        self._dtype = pick.choose(("float64", "float64", "float64", "float32", "complex128"))
         self._count = 0
         self._budget = 0
 
@@ -117,12 +117,14 @@ class ViewPrograms:
         work: dict[str, Any] = {"task": "work", "steps": steps}
         late = []
         if self._pick.chance(60):
-            work["outputs"] = [{f"o{one}": self._view(names, shape)} for one, shape in KEPT.items()]
+            work["outputs"] = [
+                {f"o{blob}": self._view(names, shape)} for blob, shape in KEPT.items()
+            ]
             late.append(
                 {
                     "task": "late",
                     "needs": ["work"],
-                    "steps": [self._bind(one, output("work", f"o{one}")) for one in KEPT],
+                    "steps": [self._bind(blob, output("work", f"o{blob}")) for blob in KEPT],
                 }
             )
         return {
@@ -134,42 +136,42 @@ class ViewPrograms:
             "stop": [{"epochs": 2}],
         }
 
-    def _start(self, given: str) -> Assign:
-        shape = (STATE | KEPT)[given]
+    def _start(self, blob: str) -> Assign:
+        shape = (STATE | KEPT)[blob]
         is_turned = len(shape) > 1 and self._pick.chance(30)
         size = shape[::-1] if is_turned else shape
         text = f"rng.normal(size={size if len(size) > 1 else size[0]})"
-        made = Term(text, lambda view: view.rng.normal(size=size))
+        term = Term(text, lambda view: view.rng.normal(size=size))
         if is_turned:
             # In Fortran's order.
-            made = join("(1.0 * {}.T)", lambda a: 1.0 * a.T, made)
+            term = join("(1.0 * {}.T)", lambda a: 1.0 * a.T, term)
         if self._dtype == "complex128":
-            made = join("({} + 1j * {})", lambda a, b: a + 1j * b, made, made)
+            term = join("({} + 1j * {})", lambda a, b: a + 1j * b, term, term)
         elif self._dtype == "float32":
-            made = join("float32({})", np.float32, made)
-        return self._bind(given, made)
+            term = join("float32({})", np.float32, term)
+        return self._bind(blob, term)
 
-    def _bind(self, given: str, value: Term) -> Assign:
-        return Assign((Target(given),), (value,))
+    def _bind(self, blob: str, value: Term) -> Assign:
+        return Assign((Target(blob),), (value,))
 
     def _steps(self, names: _Names, depth: int) -> list[Any]:
-        made: list[Any] = []
+        steps: list[Any] = []
         for _ in range(self._pick.upto(9, 2)):
             self._budget -= 1
             if self._budget > 0:
-                made += self._step(names, depth)
-        return made or [self._change(names)]
+                steps += self._step(names, depth)
+        return steps or [self._change(names)]
 
     def _step(self, names: _Names, depth: int) -> list[Any]:
         simple = [self._take, self._take, self._take, self._pair, self._renew, self._change,
                   self._change, self._put, self._put, self._compute, self._swap, self._delete,
                   self._at, self._hand_over]  # fmt: skip
         nested = [self._loop, self._while, self._if] if depth else []
-        way = self._pick.one([*simple, *nested])
+        way = self._pick.choose([*simple, *nested])
         if way in nested:
             return way(names, depth - 1)
-        made = way(names)
-        return made if isinstance(made, list) else [made]
+        drawn = way(names)
+        return drawn if isinstance(drawn, list) else [drawn]
 
     def _inner(self, names: _Names) -> _Names:
         return _Names(dict(names.known))
@@ -184,26 +186,26 @@ class ViewPrograms:
     def _while(self, names: _Names, depth: int) -> list[Any]:
         self._budget += 3
         self._count += 1
-        left = f"w{self._count}"
+        counter = f"w{self._count}"
         steps = self._steps(self._inner(names), depth)
-        steps.append(Augment(Target(left), "-", const("1", 1)))
-        begin = self._bind(left, const("2", 2))
-        return [begin, {"while": join("({} > 0)", lambda a: a > 0, name(left)), "steps": steps}]
+        steps.append(Augment(Target(counter), "-", const("1", 1)))
+        begin = self._bind(counter, const("2", 2))
+        return [begin, {"while": join("({} > 0)", lambda a: a > 0, name(counter)), "steps": steps}]
 
     def _if(self, names: _Names, depth: int) -> list[Any]:
         self._budget += 2
-        made: dict[str, Any] = {
+        step: dict[str, Any] = {
             "if": self._condition(names), "then": self._steps(self._inner(names), depth)
         }  # fmt: skip
         if self._pick.chance(50):
-            made["else"] = self._steps(self._inner(names), depth)
-        return [made]
+            step["else"] = self._steps(self._inner(names), depth)
+        return [step]
 
     def _condition(self, names: _Names) -> Term:
         if self._dtype == "complex128" or self._pick.chance(30):
             return join("({} % 2 == 1)", lambda a: a % 2 == 1, word("epoch"))
-        given = self._pick.one([one for one, shape in names.known.items() if len(shape) == 1])
-        return join("({}[1] > 0)", lambda a: a[1] > 0, name(given))
+        vector = self._pick.choose([blob for blob, shape in names.known.items() if len(shape) == 1])
+        return join("({}[1] > 0)", lambda a: a[1] > 0, name(vector))
 
     def _fresh(self, shape: Shape) -> str:
         # Few names a shape, so that they are bound again.
@@ -211,156 +213,162 @@ class ViewPrograms:
         return f"{letter}{self._pick.upto(2)}"
 
     def _target(self, names: _Names, shape: Shape) -> str:
-        again = [one for one, other in names.known.items() if other == shape]
+        again = [blob for blob, other in names.known.items() if other == shape]
         if again and self._pick.chance(35):
-            return self._pick.one(again)
+            return self._pick.choose(again)
         return self._fresh(shape)
 
-    def _note(self, names: _Names, given: str, shape: Shape) -> None:
-        if given not in names.known:
-            names.own.add(given)
-        names.known[given] = shape
+    def _note(self, names: _Names, blob: str, shape: Shape) -> None:
+        if blob not in names.known:
+            names.local.add(blob)
+        names.known[blob] = shape
 
     def _shape(self) -> Shape:
-        return self._pick.one(_VIEWS)
+        return self._pick.choose(_VIEWS)
 
     def _named(self, names: _Names, shape: Shape) -> Term:
-        return name(self._pick.one([one for one, other in names.known.items() if other == shape]))
+        return name(
+            self._pick.choose([blob for blob, other in names.known.items() if other == shape])
+        )
 
     def _view(self, names: _Names, shape: Shape, depth: int = 2) -> Term:
         """The name itself, or a part of something."""
-        form = self._pick.upto(5)
-        if form == 0 or not depth:
+        choice = self._pick.upto(5)
+        if choice == 0 or not depth:
             return self._named(names, shape)
-        if form == 1:
+        if choice == 1:
             return either(self._condition(names), *(self._view(names, shape, 0) for _ in range(2)))
-        source, text, work = self._pick.one(_VIEWS[shape])
-        return join(text, work, self._view(names, source, depth - 1 if form == 2 else 0))
+        source, text, work = self._pick.choose(_VIEWS[shape])
+        return join(text, work, self._view(names, source, depth - 1 if choice == 2 else 0))
 
     def _value(self, names: _Names, shape: Shape) -> Term:
         """A new array, or a view."""
-        form = self._pick.upto(8)
+        choice = self._pick.upto(8)
         first, second = (self._view(names, shape) for _ in range(2))
-        if form == 0 and shape in _SUMS:
-            shapes, text, work = self._pick.one(_SUMS[shape])
-            return join(text, work, *(self._view(names, one, 1) for one in shapes))
-        if form == 1:
+        if choice == 0 and shape in _SUMS:
+            shapes, text, work = self._pick.choose(_SUMS[shape])
+            return join(
+                text, work, *(self._view(names, operand_shape, 1) for operand_shape in shapes)
+            )
+        if choice == 1:
             other = self._view(names, self._shape())
             return join("({} + 0.01 * sum({}))", lambda a, b: a + 0.01 * np.sum(b), first, other)
-        if form == 2:
+        if choice == 2:
             return join("sin({})", np.sin, first)
-        if form == 3:
+        if choice == 3:
             return join("(0.5 * ({} * {}) / 3)", lambda a, b: 0.5 * (a * b) / 3, first, second)
-        if form == 4 and self._dtype != "complex128":
+        if choice == 4 and self._dtype != "complex128":
             return join(
                 "where({0} > 0, {0}, {1})", lambda a, b: np.where(a > 0, a, b), first, second
             )
-        if form == 5:
+        if choice == 5:
             return join("zeros_like({})", np.zeros_like, first)
-        if form == 6:
+        if choice == 6:
             return join("abs({})", np.abs, first) if self._dtype != "complex128" else first
-        if form == 7:
+        if choice == 7:
             return first
         return join("(0.5 * {} - 0.25 * {})", lambda a, b: 0.5 * a - 0.25 * b, first, second)
 
     def _take(self, names: _Names) -> Assign:
         shape = self._shape()
-        value, given = self._view(names, shape), self._target(names, shape)
-        self._note(names, given, shape)
-        return self._bind(given, value)
+        value, blob = self._view(names, shape), self._target(names, shape)
+        self._note(names, blob, shape)
+        return self._bind(blob, value)
 
     def _pair(self, names: _Names) -> Assign:
         shapes = [self._shape() for _ in range(2)]
         values = tuple(self._view(names, shape) for shape in shapes)
-        given = [self._target(names, shape) for shape in shapes]
-        if given[0] == given[1]:
-            return self._bind(given[0], values[0])
-        for one, shape in zip(given, shapes, strict=True):
-            self._note(names, one, shape)
-        return Assign(tuple(map(Target, given)), values)
+        blobs = [self._target(names, shape) for shape in shapes]
+        if blobs[0] == blobs[1]:
+            return self._bind(blobs[0], values[0])
+        for blob, shape in zip(blobs, shapes, strict=True):
+            self._note(names, blob, shape)
+        return Assign(tuple(map(Target, blobs)), values)
 
     def _renew(self, names: _Names) -> Assign:
         shape = self._shape()
-        value, given = self._value(names, shape), self._target(names, shape)
-        self._note(names, given, shape)
-        return self._bind(given, value)
+        value, blob = self._value(names, shape), self._target(names, shape)
+        self._note(names, blob, shape)
+        return self._bind(blob, value)
 
     def _compute(self, names: _Names) -> Assign:
         return self._bind_to_known(names, self._value)
 
     def _bind_to_known(self, names: _Names, make: Callable[[_Names, Shape], Term]) -> Assign:
-        given = self._pick.one(names.known)
-        if given[0] == "w":
-            given = "A"
-        return self._bind(given, make(names, names.known[given]))
+        blob = self._pick.choose(names.known)
+        if blob[0] == "w":
+            blob = "A"
+        return self._bind(blob, make(names, names.known[blob]))
 
     def _change(self, names: _Names) -> Augment:
-        given = self._pick.one(names.known)
-        shape = names.known[given]
-        sign = self._pick.one("+-*")
+        blob = self._pick.choose(names.known)
+        shape = names.known[blob]
+        sign = self._pick.choose("+-*")
         if sign == "*":
-            return Augment(Target(given), "*", const("0.75", 0.75))
+            return Augment(Target(blob), "*", const("0.75", 0.75))
         value = join("0.5 * {}", lambda a: 0.5 * a, self._value(names, shape))
         return Augment(
-            Target(given), sign, self._view(names, shape) if self._pick.chance(40) else value
+            Target(blob), sign, self._view(names, shape) if self._pick.chance(40) else value
         )
 
     def _part_of(self, names: _Names) -> tuple[Target, Shape]:
-        given = self._pick.one(names.known)
-        text, index, shape = self._pick.one(_PARTS[names.known[given]])
-        return Target(given, Term(text, lambda _: index)), shape
+        blob = self._pick.choose(names.known)
+        text, index, shape = self._pick.choose(_PARTS[names.known[blob]])
+        return Target(blob, Term(text, lambda _: index)), shape
 
     def _put(self, names: _Names) -> Any:
         target, shape = self._part_of(names)
-        form = self._pick.upto(4)
-        if form == 0:
-            return Augment(target, self._pick.one("+-"), self._value(names, shape))
-        if form == 1:
+        choice = self._pick.upto(4)
+        if choice == 0:
+            return Augment(target, self._pick.choose("+-"), self._value(names, shape))
+        if choice == 1:
             other, second = self._part_of(names)
             return Assign((target, other), (self._view(names, shape), self._view(names, second)))
-        if form == 2:
-            given = self._target(names, self._shape())
-            if given in names.known and given != target.name:
-                value = self._view(names, names.known[given])
-                return Assign((target, Target(given)), (self._view(names, shape), value))
+        if choice == 2:
+            blob = self._target(names, self._shape())
+            if blob in names.known and blob != target.name:
+                value = self._view(names, names.known[blob])
+                return Assign((target, Target(blob)), (self._view(names, shape), value))
         return Assign((target,), (self._view(names, shape),))
 
     def _swap(self, names: _Names) -> Any:
         shape = self._shape()
-        same = [one for one, other in names.known.items() if other == shape]
+        same = [blob for blob, other in names.known.items() if other == shape]
         if len(same) < 2:
             return self._change(names)
         start = self._pick.upto(len(same) - 2)
-        given = same[start : start + self._pick.upto(3, 2)]
-        return Assign(tuple(map(Target, given)), tuple(map(name, given[1:] + given[:1])))
+        rotated = same[start : start + self._pick.upto(3, 2)]
+        return Assign(tuple(map(Target, rotated)), tuple(map(name, rotated[1:] + rotated[:1])))
 
     def _delete(self, names: _Names) -> Any:
-        if not names.own:
+        if not names.local:
             return self._take(names)
-        given = self._pick.one(sorted(names.own))
-        names.own.discard(given)
-        del names.known[given]
-        return Delete(given)
+        blob = self._pick.choose(sorted(names.local))
+        names.local.discard(blob)
+        del names.known[blob]
+        return Delete(blob)
 
     def _at(self, names: _Names) -> Change:
-        given = self._named(names, (6,)).text
+        blob = self._named(names, (6,)).text
         index = Term("[0, 2, 0, 5]", lambda _: [0, 2, 0, 5])
-        return Change("add_at", given, (index, self._view(names, (4,))))
+        return Change("add_at", blob, (index, self._view(names, (4,))))
 
     def _hand_over(self, names: _Names) -> Any:
         """A function that changes its argument, or makes something of it."""
-        form = self._pick.upto(2)
-        if form == 0:
-            given = self._pick.one([one for one, shape in names.known.items() if shape])
-            return {"call": f"{_FUNCTIONS}:grow", "with": {"x": name(given), "by": const("1", 1)},
-                    "inout": [given]}  # fmt: skip
-        if form == 1:
+        choice = self._pick.upto(2)
+        if choice == 0:
+            blob = self._pick.choose(
+                [candidate for candidate, shape in names.known.items() if shape]
+            )
+            return {"call": f"{_FUNCTIONS}:grow", "with": {"x": name(blob), "by": const("1", 1)},
+                    "inout": [blob]}  # fmt: skip
+        if choice == 1:
             shape = self._shape()
-            value, given = self._view(names, shape), self._target(names, shape)
-            self._note(names, given, shape)
-            return {"call": f"{_FUNCTIONS}:turned", "with": {"x": value}, "out": given}
-        given = self._named(names, (6,)).text
-        return {"log": f"it is {{{given}[0]}}"}
+            value, blob = self._view(names, shape), self._target(names, shape)
+            self._note(names, blob, shape)
+            return {"call": f"{_FUNCTIONS}:turned", "with": {"x": value}, "out": blob}
+        blob = self._named(names, (6,)).text
+        return {"log": f"it is {{{blob}[0]}}"}
 
 
 @st.composite

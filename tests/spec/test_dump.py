@@ -138,20 +138,22 @@ def test_not_a_number_comes_back(tmp_path):
 
 
 def test_comments_order_and_quotes_never_count(tmp_path):
-    one = load(tmp_path / "1", "seed: 1\nnodes: {a: {count: 2}, b: {}}\ndescription: text\n")
-    other = load(
+    first = load(tmp_path / "1", "seed: 1\nnodes: {a: {count: 2}, b: {}}\ndescription: text\n")
+    second = load(
         tmp_path / "2",
         "# note\ndescription: 'text'\nnodes:\n  b: {}\n  a:\n    count: 2\nseed: 1\n",
     )
 
-    assert spec_digest(one) == spec_digest(other)
+    assert spec_digest(first) == spec_digest(second)
 
 
 def test_a_default_written_out_does_not_count(tmp_path):
-    one = load(tmp_path / "1", "params: {k: 3}\n")
-    other = load(tmp_path / "2", "seed: 0\nblas_threads: 1\nparams: {k: {type: int, default: 3}}\n")
+    first = load(tmp_path / "1", "params: {k: 3}\n")
+    second = load(
+        tmp_path / "2", "seed: 0\nblas_threads: 1\nparams: {k: {type: int, default: 3}}\n"
+    )
 
-    assert spec_digest(one) == spec_digest(other)
+    assert spec_digest(first) == spec_digest(second)
 
 
 def test_numbers_that_json_does_not_have_count(tmp_path):
@@ -194,7 +196,7 @@ def test_numbers_of_another_kind_count(tmp_path):
 
 
 def test_the_digest_is_that_of_the_values_not_of_the_header(tmp_path):
-    one = load(tmp_path, "description: ${env:A}\n", A="x")
-    other = load(tmp_path, "description: ${env:A}\n", A="y")
+    first = load(tmp_path, "description: ${env:A}\n", A="x")
+    second = load(tmp_path, "description: ${env:A}\n", A="y")
 
-    assert spec_digest(one) != spec_digest(other)
+    assert spec_digest(first) != spec_digest(second)

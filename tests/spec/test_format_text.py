@@ -44,7 +44,7 @@ def written(draw, value, indent):
     """Lines of a block; each place may get comments and blank lines."""
     pad = " " * indent
     lines = []
-    pairs = value.items() if isinstance(value, dict) else ((None, one) for one in value)
+    pairs = value.items() if isinstance(value, dict) else ((None, item) for item in value)
     for key, below in pairs:
         lines += draw(st.sampled_from([[], [], [], [""], [pad + "# above"], ["", pad + "# two"]]))
         head = pad + (f"{key}:" if key is not None else "-")
@@ -72,7 +72,7 @@ def in_brackets(value):
     if isinstance(value, str):
         return "z" if value == "" or "&" in value else value
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {in_brackets(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {in_brackets(item)}" for key, item in value.items()) + "}"
     return "[" + ", ".join(map(in_brackets, value)) + "]"
 
 
@@ -95,8 +95,8 @@ def read(text):
 def repr_of(value):
     """Comparable, with types, whatever the order of keys."""
     if isinstance(value, dict):
-        return {key: repr_of(one) for key, one in value.items()}
-    return [repr_of(one) for one in value] if isinstance(value, list) else repr(value)
+        return {key: repr_of(item) for key, item in value.items()}
+    return [repr_of(item) for item in value] if isinstance(value, list) else repr(value)
 
 
 @pytest.mark.long
@@ -154,7 +154,7 @@ def test_an_anchor_never_comes_behind_its_alias():
         format_text(text, "f.yaml")
 
 
-def test_what_is_no_yaml_is_told_as_everywhere(tmp_path):
+def test_invalid_yaml_is_reported_as_elsewhere(tmp_path):
     path = tmp_path / "f.yaml"
     path.write_text("a: [1\n")
 
@@ -168,7 +168,7 @@ def moved(text):
     return EntryMover(text, "f.yaml").whole(tree_of(text), WHOLE)
 
 
-def test_comments_move_with_the_key_below_and_beside_them():
+def test_comments_move_with_the_key_below_or_in_front_of_them():
     text = (
         "jobrun: 1\n# the stops\nstop:\n  - epochs: 3  # three\n    # deeper\n# the seed\nseed: 1\n"
     )
@@ -178,7 +178,7 @@ def test_comments_move_with_the_key_below_and_beside_them():
     )
 
 
-def test_what_stands_above_the_first_key_is_about_the_file():
+def test_comments_above_the_first_key_belong_to_the_file():
     assert moved("# a file\nname: x\njobrun: 1\n") == "# a file\njobrun: 1\nname: x\n"
 
 
@@ -220,7 +220,7 @@ def test_each_key_and_value_knows_its_text():
     assert [text[key.span.start : key.span.end] for key in tree.keys] == ["a", "b"]
     items = tree.values[1]
     assert isinstance(items, Items)
-    assert [text[one.span.start : one.span.end] for one in items.items] == ["x y", "{c: [d]}"]
+    assert [text[item.span.start : item.span.end] for item in items.items] == ["x y", "{c: [d]}"]
     assert (tree.span.last_line, items.span.line, items.span.column) == (3, 2, 2)
 
 

@@ -40,14 +40,14 @@ def step(*keys):
     return ordered(task.values(["steps"])[0].item(), *keys)
 
 
-def test_a_step_is_told_by_its_key():
+def test_a_step_is_recognised_by_its_key():
     assert step("out", "in", "op") == ["op", "in", "out"]
     assert step("axis", "in", "op", "out") == ["op", "in", "out", "axis"]
     assert step("else", "then", "if") == ["if", "then", "else"]
     assert step("message", "assert") == ["assert", "message"]
 
 
-def test_what_a_body_is_about_stands_before_it():
+def test_keys_that_describe_a_body_come_before_it():
     assert step("steps", "as", "loop", "name") == ["loop", "as", "name", "steps"]
     task = WHOLE.values(["init"])[0].item()
     assert ordered(task, "steps", "read", "instances", "node", "task") == [

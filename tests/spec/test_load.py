@@ -58,9 +58,9 @@ def test_an_override_wins_and_knows_its_place(tmp_path):
 
 
 def test_a_wrong_value_of_an_override_is_a_fault_of_the_spec(tmp_path):
-    (found,) = faults_of(write(tmp_path, HEADER), "seed=x")
+    (fault,) = faults_of(write(tmp_path, HEADER), "seed=x")
 
-    assert (found.code, str(found.where), found.path) == ("E022", "--set #1", "seed")
+    assert (fault.code, str(fault.where), fault.path) == ("E022", "--set #1", "seed")
 
 
 def test_a_malformed_override_is_a_usage_error(tmp_path):
@@ -90,7 +90,7 @@ def test_values_files_are_merged_later_ones_winning(tmp_path):
     assert loaded.source.at(("seed",)).file == first
 
 
-def test_a_bad_values_file_is_told_with_the_faults_of_the_main_file(tmp_path):
+def test_a_bad_values_file_is_reported_with_the_faults_of_the_main_file(tmp_path):
     main = write(tmp_path, HEADER + "nodes: 3\n")
     values = write(tmp_path, "a: [\n", "values.yaml")
 
@@ -158,7 +158,7 @@ def test_a_path_in_an_override_starts_from_the_working_directory(tmp_path, monke
 
 
 @pytest.mark.parametrize("overrides", [[], ["seed=1"]])
-def test_a_working_directory_that_is_gone_is_told(tmp_path, monkeypatch, overrides):
+def test_a_deleted_working_directory_is_reported(tmp_path, monkeypatch, overrides):
     spec = write(tmp_path, HEADER)
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
@@ -235,7 +235,7 @@ BAD_SPECS = sorted((GOLDEN / "spec").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", BAD_SPECS, ids=lambda path: path.stem)
-def test_each_bad_spec_is_told_as_recorded(path, monkeypatch):
+def test_each_bad_spec_has_its_recorded_report(path, monkeypatch):
     monkeypatch.chdir(path.parent)
 
     with pytest.raises(SpecError) as caught:

@@ -82,7 +82,7 @@ class Watched:
         return compile_job(self.load()).job
 
     @property
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Return the texts of all log steps so far, in their order."""
         return [event.text for event in self.events if isinstance(event, Logged)]
 

@@ -98,7 +98,7 @@ def fault(folder: Path, text: str | bytes, *overrides: str) -> Fault:
     return faults[0]
 
 
-def place(fault: Fault) -> tuple[int, int]:
+def line_and_column(fault: Fault) -> tuple[int, int]:
     """Return line and column."""
     assert fault.where is not None
     return fault.where.line, fault.where.column

@@ -20,21 +20,21 @@ APART = {("init/start/steps[0]", "a", "b")}
 
 
 def _apart(tmp_path, init: str, *epoch: str) -> set[tuple[str, str, str]]:
-    tasks = "\n".join(f"- {{task: t{at}, {one}}}" for at, one in enumerate(epoch))
+    tasks = "\n".join(f"- {{task: t{at}, {task}}}" for at, task in enumerate(epoch))
     text = SPEC.format(init=init, epoch=textwrap.indent(tasks, "  "))
     job = job_of(tmp_path, text)
-    return {one for group in job.groups for part in group.tasks for one in part.apart}
+    return {pair for group in job.groups for part in group.tasks for pair in part.apart}
 
 
-def _around(tmp_path, around: str, *steps: str) -> set[tuple[str, str, str]]:
+def _around(tmp_path, surroundings: str, *steps: str) -> set[tuple[str, str, str]]:
     """Return the pairs of the set-up and reports of an epoch on its node."""
     text = f"""
 init: [{{task: start, steps: ['a = zeros(3)', 'b = zeros(3)', s = 0.0]}}]
-epoch: {{{around}, tasks: [{{task: t, steps: [{", ".join(steps)}]}}]}}
+epoch: {{{surroundings}, tasks: [{{task: t, steps: [{", ".join(steps)}]}}]}}
 stop: [{{epochs: 3}}]
 """
     epoch = job_of(tmp_path, text).epoch
-    return {one for part in (*epoch.setup, *epoch.reports) for one in part.apart}
+    return {pair for part in (*epoch.setup, *epoch.reports) for pair in part.apart}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,10 @@ def test_a_change_in_place_is_seen_in_the_blob_that_shares_memory(tmp_path, step
         "a = zeros(3), a[0] = 1", "log: '{a}'",
     ],
 )  # fmt: skip
-def test_what_is_bound_again_before_any_change_in_place_may_have_been_shared(tmp_path, steps):
-    written = ", ".join(f"'{one}'" if ":" not in one else f"{{{one}}}" for one in steps.split(", "))
+def test_a_name_rebound_before_any_change_in_place_may_be_an_alias(tmp_path, steps):
+    written = ", ".join(
+        f"'{step}'" if ":" not in step else f"{{{step}}}" for step in steps.split(", ")
+    )
     assert _apart(tmp_path, TWO, f"steps: [{written}]") == set()
 
 
@@ -67,37 +69,37 @@ def test_a_change_on_one_way_only_counts(tmp_path):
     assert _apart(tmp_path, TWO, f"steps: [{step}, 'a += 1']") == APART
 
 
-def test_a_result_that_dies_with_its_task_cannot_be_told_from_a_copy(tmp_path):
+def test_a_result_that_ends_with_its_task_may_be_an_alias(tmp_path):
     steps = "{call: 'lib:view', with: {x: a}, out: v}, 'c = sum(v)', 'a += 1'"
 
     assert _apart(tmp_path, "a = zeros(3)", f"steps: [{steps}]") == set()
 
 
-def test_a_result_that_is_read_after_its_source_was_changed_is_seen(tmp_path):
+def test_reading_a_result_after_its_source_changed_is_observable(tmp_path):
     steps = "{call: 'lib:view', with: {x: a}, out: v}, 'a += 1', 'c = sum(v)'"
 
-    found = _apart(tmp_path, "a = zeros(3)", f"steps: [{steps}]")
+    pairs = _apart(tmp_path, "a = zeros(3)", f"steps: [{steps}]")
 
-    assert found == {("epoch/t0/steps[0]", "a", "v")}
+    assert pairs == {("epoch/t0/steps[0]", "a", "v")}
 
 
-def test_a_view_of_a_view_is_one_of_the_first_blob(tmp_path):
+def test_a_view_of_a_view_is_a_view_of_the_first_blob(tmp_path):
     steps = (
         "{call: 'lib:view', with: {x: a}, out: v}, {call: 'lib:view', with: {x: v}, out: w}, "
         "'a += 1', 'c = sum(w)'"
     )
 
-    found = _apart(tmp_path, "a = zeros(3)", f"steps: [{steps}]")
+    pairs = _apart(tmp_path, "a = zeros(3)", f"steps: [{steps}]")
 
-    assert ("epoch/t0/steps[0]", "a", "v") in found
+    assert ("epoch/t0/steps[0]", "a", "v") in pairs
 
 
-def test_a_part_of_a_blob_that_is_an_argument_is_looked_at_as_well(tmp_path):
+def test_a_part_of_a_blob_as_an_argument_is_analysed_too(tmp_path):
     steps = "{call: 'lib:view', with: {x: 'a[0]'}, out: v}, 'a += 1', 'c = sum(v)'"
 
-    found = _apart(tmp_path, "'a = zeros((3, 2))'", f"steps: [{steps}]")
+    pairs = _apart(tmp_path, "'a = zeros((3, 2))'", f"steps: [{steps}]")
 
-    assert found == {("epoch/t0/steps[0]", "a", "v")}
+    assert pairs == {("epoch/t0/steps[0]", "a", "v")}
 
 
 def test_tasks_are_taken_in_the_order_of_their_needs(tmp_path):
@@ -116,7 +118,7 @@ def test_tasks_without_an_order_are_taken_in_both(tmp_path):
     assert ordered == set()
 
 
-def test_an_argument_that_is_looked_at_while_another_is_changed_is_seen(tmp_path):
+def test_reading_an_argument_while_another_is_changed_is_observable(tmp_path):
     step = "{call: 'lib:step', with: {m: a, x: b}, inout: [a], out: b}"
 
     assert _apart(tmp_path, TWO, f"steps: [{step}]") >= APART
@@ -135,18 +137,18 @@ def test_sharing_is_followed_into_the_next_epoch(tmp_path):
     bound = "'a += 1', {call: 'lib:view', with: {x: a}, out: b}, 'c = sum(b)'"
 
     assert _apart(tmp_path, "a = zeros(3), b = zeros(3)", f"steps: [{bound}]") == set()
-    found = _apart(tmp_path, "a = zeros(3), b = zeros(3)", f"steps: ['a *= 2', {steps}]")
-    assert found == {("epoch/t0/steps[3]", "a", "b")}
+    pairs = _apart(tmp_path, "a = zeros(3), b = zeros(3)", f"steps: ['a *= 2', {steps}]")
+    assert pairs == {("epoch/t0/steps[3]", "a", "b")}
 
 
-def test_callables_around_and_beside_all_tasks_of_a_node_are_looked_at(tmp_path):
+def test_callables_in_setups_and_reports_of_a_node_are_analysed(tmp_path):
     view = "[{call: 'lib:view', with: {x: a}, out: b}]"
     steps = ("'a += 1'", "'s = s + sum(b)'")
 
-    for around, path in (
+    for surroundings, path in (
         (f"setup: {{init: {view}}}", "epoch/setup.init[0]"),
         (f"setup: {{exit: {view}}}", "epoch/setup.exit[0]"),
         (f"report: [{{every: 1h, steps: {view}}}]", "epoch/report[0].steps[0]"),
     ):
-        assert _around(tmp_path, around, *steps) == {(path, "a", "b")}
-        assert _around(tmp_path, around, "'s = s + sum(b)'") == set()
+        assert _around(tmp_path, surroundings, *steps) == {(path, "a", "b")}
+        assert _around(tmp_path, surroundings, "'s = s + sum(b)'") == set()

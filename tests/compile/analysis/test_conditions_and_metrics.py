@@ -56,7 +56,7 @@ def test_over_nodes_there_is_one_part_for_each(tmp_path):
         ("{of: v, nodes: x_*, reduce: max}", "E142"), ("nosuch(w)", "E104"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_looked_at_is_reported(tmp_path, written, code):
+def test_blobs_that_conditions_cannot_read_are_reported(tmp_path, written, code):
     assert (
         fault_of(
             tmp_path, f"{NODES}metrics: {{m: '{written}'}}\n".replace("'{", "{").replace("}'", "}")
@@ -114,7 +114,7 @@ def test_a_task_without_a_node_is_the_only_fault_of_what_reads_its_blobs(tmp_pat
     assert codes_of(tmp_path, f"{start}metrics: {{m: w}}\n") == ["E141"]
 
 
-def test_constants_can_be_looked_at(tmp_path):
+def test_conditions_can_read_constants(tmp_path):
     start = "init: [{task: d, rebuild: true, steps: [X = 1.0]}, {task: i, steps: [w = 1.0]}]\n"
 
     assert _metric(tmp_path, "X", start).parts == (NodeBlob("local", "X"),)
@@ -229,7 +229,7 @@ def test_a_condition_that_no_epoch_changes_is_refused(tmp_path, epoch, when):
         ("[{task: t, steps: [w += 1]}]", "{when: v > 3}, {when: w > 3}"),
     ],
 )
-def test_a_condition_that_an_epoch_may_change_or_beside_a_bound_is_not(tmp_path, epoch, stop):
+def test_a_condition_that_an_epoch_may_change_or_with_a_bound_is_accepted(tmp_path, epoch, stop):
     text = (
         "init: [{task: init0, steps: [w = 1.0, v = 2.0, c = counter(0)]}]\n"
         f"epoch: {epoch}\nstop: [{stop}]\n"
@@ -238,7 +238,7 @@ def test_a_condition_that_an_epoch_may_change_or_beside_a_bound_is_not(tmp_path,
     compile_text(tmp_path, text)
 
 
-def test_a_condition_that_no_epoch_changes_beside_a_fail_if_is_not_refused(tmp_path):
+def test_a_condition_that_no_epoch_changes_is_accepted_with_a_fail_if(tmp_path):
     compile_text(
         tmp_path,
         "init: [{task: i, steps: [w = 1.0, v = 2.0]}]\nepoch: [{task: t, steps: [v += 1]}]\n"

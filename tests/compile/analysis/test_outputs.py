@@ -107,7 +107,7 @@ def test_an_unknown_output_gets_the_nearest_name(tmp_path):
     assert (fault.code, fault.mend) == ("E148", "did you mean 'total'?")
 
 
-def test_a_task_without_outputs_is_told_how_to_have_one(tmp_path):
+def test_the_fault_of_a_task_without_outputs_says_how_to_add_one(tmp_path):
     text = "epoch: [{task: t, steps: [x = w]}, {task: u, needs: [t], steps: [y = t.x]}]"
 
     mend = "write outputs: [x] in task 't'; a text is quoted again: \"'t.x'\""
@@ -158,7 +158,7 @@ exit: [{task: e, node: a, steps: [y = t.x], outputs: [y]}]
 
 
 @pytest.mark.parametrize(
-    ("around", "code"),
+    ("surroundings", "code"),
     [
         ("setup: {node: a, init: [y = tt.x]}", "E170"),
         ("setup: {node: a, exit: [y = tt.x]}", "E170"),
@@ -177,12 +177,12 @@ exit: [{task: e, node: a, steps: [y = t.x], outputs: [y]}]
         ("setup: {node: a, exit: [y = u.w]}", "E149"),
     ],
 )
-def test_outputs_read_around_tasks_are_checked_as_inside_a_task(tmp_path, around, code):
-    assert codes_of(tmp_path, AROUND.replace("AROUND", around)) == [code]
+def test_outputs_read_in_setups_and_reports_are_checked_as_in_tasks(tmp_path, surroundings, code):
+    assert codes_of(tmp_path, AROUND.replace("AROUND", surroundings)) == [code]
 
 
 @pytest.mark.parametrize(
-    "around",
+    "surroundings",
     [
         "setup: {node: a, exit: [y = t.x]}",
         "setup: {exit: [y = start.w]}",
@@ -190,10 +190,8 @@ def test_outputs_read_around_tasks_are_checked_as_inside_a_task(tmp_path, around
         "report: [{steps: [{log: '{start.w}'}]}]",
     ],
 )
-def test_an_exit_reads_what_tasks_of_its_own_node_gave_and_all_read_earlier_groups(
-    tmp_path, around
-):
-    assert codes_of(tmp_path, AROUND.replace("AROUND", around)) == []
+def test_an_exit_reads_outputs_of_its_node_and_all_read_earlier_groups(tmp_path, surroundings):
+    assert codes_of(tmp_path, AROUND.replace("AROUND", surroundings)) == []
 
 
 def test_blob_of_another_node_gets_the_hint_to_pull(tmp_path):

@@ -35,7 +35,7 @@ def test_a_pipeline_of_several_stages_compiles(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "mend"),
+    ("text", "message", "mend"),
     [
         (pipeline("task: t, steps: [w = w + 1]"), "no task writes to queue 'q' or reads from it",
          "remove it"),
@@ -49,11 +49,13 @@ def test_a_pipeline_of_several_stages_compiles(tmp_path):
          "on node 'a', and no task there reads from it", "shared: true"),
     ],
 )  # fmt: skip
-def test_a_queue_without_two_ends_is_told_with_its_place(tmp_path, text, said, mend):
+def test_a_queue_without_writer_or_reader_is_reported_with_its_position(
+    tmp_path, text, message, mend
+):
     fault = faults_of(tmp_path, text)[0]
 
     assert fault.code == "E192"
-    assert said in fault.message
+    assert message in fault.message
     assert mend in fault.mend
     assert fault.where.line > 0
 
@@ -76,7 +78,7 @@ def test_all_writers_of_a_queue_send_the_same_names_in_the_same_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tasks", "said"),
+    ("tasks", "message"),
     [
         ([MAKE, f"{USE}, needs: [make]"], "task 'use' starts when 'make' has ended, but queue 'q'"),
         ([f"{MAKE}, needs: [use]", USE], "task 'make' starts when 'use' has ended"),
@@ -89,13 +91,13 @@ def test_all_writers_of_a_queue_send_the_same_names_in_the_same_order(tmp_path):
          "task 'twin' starts when 'use' has ended"),
     ],
 )  # fmt: skip
-def test_tasks_that_queues_join_do_not_wait_for_each_others_ends(tmp_path, tasks, said):
+def test_tasks_that_queues_join_do_not_wait_for_each_others_ends(tmp_path, tasks, message):
     queues = "q: {}, r: {}" if any("r: [x]" in task for task in tasks) else "q: {}"
 
     fault = fault_of(tmp_path, pipeline(*tasks, queues=queues))
 
     assert fault.code == "E173"
-    assert said in fault.message
+    assert message in fault.message
 
 
 def test_a_writer_may_wait_for_another_writer(tmp_path):
@@ -146,7 +148,7 @@ def test_a_task_does_not_read_what_it_writes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (pipeline(MAKE, MAKE.replace("make", "also"), USE, queues="q: {ordered: true}"),
          "task 'make' also writes to it"),
@@ -154,16 +156,16 @@ def test_a_task_does_not_read_what_it_writes(tmp_path):
                   queues="q: {ordered: true, shared: true}"), "from 2 nodes"),
     ],
 )  # fmt: skip
-def test_the_records_of_an_ordered_queue_have_one_order(tmp_path, text, said):
+def test_the_records_of_an_ordered_queue_have_one_order(tmp_path, text, message):
     fault = fault_of(tmp_path, text)
 
     assert fault.code == "E124"
-    assert said in fault.message
+    assert message in fault.message
     assert "queue 'q' is ordered" in fault.message
 
 
 @pytest.mark.parametrize("end", [0, 1])
-def test_a_failure_within_a_pipeline_is_never_only_told(tmp_path, end):
+def test_on_error_warn_is_refused_within_a_pipeline(tmp_path, end):
     tasks = [MAKE, USE]
     tasks[end] += ", on_error: warn"
 
@@ -236,7 +238,7 @@ def test_a_pipeline_built_by_hand_is_completed_like_any_job():
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "message"),
     [
         (by_hand(read=("z",)), "task 'use' reads z from queue 'q', and task 'make' sends x"),
         (by_hand(needs=("make",)), "task 'use' starts when 'make' has ended"),
@@ -244,11 +246,11 @@ def test_a_pipeline_built_by_hand_is_completed_like_any_job():
         (by_hand(("v",), ("v",)), "unknown blob 'v'"),
     ],
 )
-def test_a_pipeline_built_by_hand_is_checked_like_a_spec(job, said):
+def test_a_pipeline_built_by_hand_is_checked_like_a_spec(job, message):
     with pytest.raises(SpecError) as caught:
         jobrun.prepare(job)
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_plan_shows_queues_with_their_ends(tmp_path):

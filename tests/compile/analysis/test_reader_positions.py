@@ -105,7 +105,7 @@ def test_the_node_of_a_position_must_be_saved(tmp_path):
     assert fault.mend == "add 'b'"
 
 
-def test_a_reader_that_nobody_reads_is_reported(tmp_path):
+def test_an_unused_reader_is_reported(tmp_path):
     (warning,) = compile_text(tmp_path, _readers()).warnings
 
     assert warning.code == "W137"

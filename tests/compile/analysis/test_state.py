@@ -17,8 +17,8 @@ from tests.support.compiling import codes_of, fault_of, job_of
 
 
 def test_names_of_a_node_are_state_and_constants():
-    kept = {"a": KeptNames(("w",), ("X",)), "b": KeptNames()}
-    assert names_of(kept) == {"a": frozenset({"w", "X"}), "b": frozenset()}
+    names_by_node = {"a": KeptNames(("w",), ("X",)), "b": KeptNames()}
+    assert names_of(names_by_node) == {"a": frozenset({"w", "X"}), "b": frozenset()}
 
 
 def test_names_come_in_the_order_of_the_nodes_without_empty_ones():
@@ -29,7 +29,7 @@ def test_names_come_in_the_order_of_the_nodes_without_empty_ones():
     )
 
 
-def test_state_and_constants_are_told_apart_per_node(tmp_path):
+def test_state_and_constants_are_distinguished_per_node(tmp_path):
     job = job_of(
         tmp_path,
         """\
@@ -125,11 +125,11 @@ def test_what_a_callable_of_a_rebuild_task_makes_may_be_lent_to_be_changed(tmp_p
     assert [task.objects for task in tasks] == [(), ("model",), ("model",)]
 
 
-@pytest.mark.parametrize("made", ["X = zeros(3)", "{call: 'lib:make', out: X}, 'X += 1'"])
-def test_what_anything_else_makes_may_not_be_lent(tmp_path, made):
+@pytest.mark.parametrize("steps", ["X = zeros(3)", "{call: 'lib:make', out: X}, 'X += 1'"])
+def test_a_constant_of_another_origin_may_not_be_lent(tmp_path, steps):
     text = f"""\
         init:
-          - {{task: make, rebuild: true, steps: [{made}]}}
+          - {{task: make, rebuild: true, steps: [{steps}]}}
           - {{task: other, needs: [make], steps: [{{call: "lib:warm", inout: [X]}}, w = 1.0]}}
         """
 
@@ -143,7 +143,7 @@ def _state(job):
     return dict(job.state)
 
 
-def test_it_is_state_of_the_node_that_runs_the_program(tmp_path):
+def test_a_state_dir_is_state_of_the_node_that_runs_the_program(tmp_path):
     job = job_of(
         tmp_path,
         f"""
@@ -155,7 +155,7 @@ def test_it_is_state_of_the_node_that_runs_the_program(tmp_path):
 
     assert _state(job) == {"a": ("w",), "b": ("state_dirs/s",)}
     assert job.checkpoint.nodes == ("a", "b")
-    assert [(one.node, one.scopes) for one in job.init.setup] == [
+    assert [(setup.node, setup.scopes) for setup in job.init.setup] == [
         ("b", (("state_dirs/s", Scope.NODE),))
     ]
 
@@ -179,7 +179,7 @@ def test_it_is_there_from_the_start_wherever_it_is_used(group, steps, tmp_path):
     assert "state_dirs/s" in _state(job_of(tmp_path, spec))["local"]
 
 
-def test_a_net_uses_the_folder_of_the_task_it_stands_in(tmp_path):
+def test_a_net_uses_the_folder_of_the_task_that_uses_it(tmp_path):
     job = job_of(
         tmp_path,
         f"""
@@ -276,4 +276,4 @@ def test_a_plan_says_what_another_number_of_nodes_would_mean(tmp_path):
 
     assert "other nodes a resume may use another 'count': U by rows, V the same on all" in text
     assert "but not of nodes with k, not declared in 'state'" in text
-    assert [one["layout"] for one in plan_json(job)["layouts"]] == ["rows", "replicated"]
+    assert [layout["layout"] for layout in plan_json(job)["layouts"]] == ["rows", "replicated"]

@@ -31,7 +31,7 @@ def test_hogwild_is_a_reason_with_its_task(tmp_path):
 @pytest.mark.parametrize(
     "step", ["{call: 'm:f', deterministic: false}", "{run: x, deterministic: false}"]
 )
-def test_a_step_that_says_so_is_a_reason(tmp_path, step):
+def test_a_step_declared_nondeterministic_is_a_reason(tmp_path, step):
     text = f"epoch: [{{task: t, steps: [{{if: w > 1, then: [{step}]}}]}}]"
 
     assert [path for path, _ in _reasons(tmp_path, text)] == ["epoch/t/steps[0].then[0]"]
@@ -105,4 +105,4 @@ def test_operator_that_is_not_deterministic_is_a_reason_wherever_it_is_used(
     # Only installed packages have such operators.
     monkeypatch.setattr(exactness, "_is_nondeterministic", lambda name: name == "sqrt")
 
-    assert [place for place, _ in _reasons(tmp_path, text)] == [path]
+    assert [reported for reported, _ in _reasons(tmp_path, text)] == [path]

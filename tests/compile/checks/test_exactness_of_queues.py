@@ -58,7 +58,7 @@ def test_how_far_a_pipeline_got_when_its_end_stops_early(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("steps", "mid", "path", "said"),
+    ("steps", "mid", "path", "message"),
     [
         ("x = x + instance", "", "epoch/mid/steps[0]", "the number of the instance"),
         ("k = k + 1", ", setup: {instance: {init: [k = 0]}}", "epoch/mid/steps[0]",
@@ -73,10 +73,10 @@ def test_how_far_a_pipeline_got_when_its_end_stops_early(tmp_path):
          "the other instances continue"),
     ],
 )  # fmt: skip
-def test_what_another_instance_would_have_done_otherwise(tmp_path, steps, mid, path, said):
-    found = reasons(tmp_path, r="ordered: true", mid=f", instances: 2{mid}", steps=steps)
+def test_differences_between_instances_are_reasons(tmp_path, steps, mid, path, message):
+    reported = reasons(tmp_path, r="ordered: true", mid=f", instances: 2{mid}", steps=steps)
 
-    assert any(at == path and said in reason for at, reason in found), found
+    assert any(at == path and message in reason for at, reason in reported), reported
 
 
 def test_what_all_instances_begin_with_alike_is_exact(tmp_path):
@@ -86,9 +86,9 @@ def test_what_all_instances_begin_with_alike_is_exact(tmp_path):
 
 
 def test_random_numbers_belong_to_the_record(tmp_path):
-    found = reasons(tmp_path, r="ordered: true", mid=", instances: 2", steps="x = rng.random()")
+    reported = reasons(tmp_path, r="ordered: true", mid=", instances: 2", steps="x = rng.random()")
 
-    assert found == ()
+    assert reported == ()
 
 
 def test_a_shared_queue_that_several_nodes_read(tmp_path):

@@ -47,9 +47,9 @@ def test_epochs_and_seconds_are_not_records(tmp_path):
 
 def test_that_uploads_are_of_whole_epochs_is_reported(tmp_path):
     more = "checkpoint: {every: 50 records, upload: {to: copies}}\n"
-    found = compile_text(tmp_path, READS + more).warnings
+    warnings = compile_text(tmp_path, READS + more).warnings
 
-    assert [one.code for one in found] == ["W143"]
+    assert [warning.code for warning in warnings] == ["W143"]
     assert compile_text(tmp_path, READS + EVERY).warnings == ()
 
 

@@ -15,11 +15,11 @@ USES = {"reads": "x = w", "writes": "w = 2.0", "changes": "w += 1"}
 INIT = "init: [{task: i, steps: [w = 1.0, c = counter(0), u = zeros(3)]}]\n"
 
 
-@pytest.mark.parametrize(("one", "two"), list(itertools.product(USES, repeat=2)))
-def test_tasks_race_unless_both_only_read(tmp_path, one, two):
-    tasks = f"{{task: a, steps: [{USES[one]}]}}, {{task: b, steps: [{USES[two]}]}}"
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(USES, repeat=2)))
+def test_tasks_race_unless_both_only_read(tmp_path, first, second):
+    tasks = f"{{task: a, steps: [{USES[first]}]}}, {{task: b, steps: [{USES[second]}]}}"
 
-    expected = [] if one == two == "reads" else ["E177"]
+    expected = [] if first == second == "reads" else ["E177"]
     assert codes_of(tmp_path, f"epoch: [{tasks}]") == expected
     assert codes_of(tmp_path, f"epoch: [{tasks}]".replace("b, ", "b, needs: [a], ")) == []
 
@@ -222,8 +222,8 @@ TASKS = "{task: start, node: 't_*', steps: [w = 1.0]}, {task: s, node: solo, ste
 TWO_NODES = f"init: [{TASKS}]\n"
 
 
-def spec(epoch, init=TWO_NODES, rest=""):
-    return f"{NODES}{init}epoch: [{epoch}]\n{rest}"
+def spec(epoch, init=TWO_NODES, more=""):
+    return f"{NODES}{init}epoch: [{epoch}]\n{more}"
 
 
 def pull(source="t", blob="w", reduce="mean"):
@@ -254,7 +254,7 @@ def test_a_pattern_without_nodes_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("blob", ["ww", "v"])
-def test_a_blob_that_nobody_makes_there_is_refused(tmp_path, blob):
+def test_a_pulled_blob_that_no_task_makes_is_refused(tmp_path, blob):
     epoch = f"{{task: a, node: solo, steps: [{pull(blob=blob)}, v = m]}}"
 
     (fault,) = faults_of(tmp_path, spec(epoch))
@@ -288,8 +288,8 @@ def test_a_write_elsewhere_must_be_ordered(tmp_path, needs):
     )
     second = f"{{task: b, node: 't_*', steps: [w = w + 1]{', ' + needs if '[a]' in needs else ''}}}"
 
-    found = [] if needs else ["E272"]
-    assert codes_of(tmp_path, spec(f"{first}, {second}"))[:1] == found
+    codes = [] if needs else ["E272"]
+    assert codes_of(tmp_path, spec(f"{first}, {second}"))[:1] == codes
 
 
 def test_hogwild_tasks_may_race(tmp_path):
@@ -300,7 +300,7 @@ def test_hogwild_tasks_may_race(tmp_path):
 
 
 def test_what_a_global_task_made_before_can_be_pulled(tmp_path):
-    rest = """
+    download = """
         download:
           - {task: make, node: 't_*', steps: [part = w * 2]}
           - {task: join, node: solo, needs: [make], steps: [%s]}
@@ -308,7 +308,9 @@ def test_what_a_global_task_made_before_can_be_pulled(tmp_path):
 
     job = job_of(
         tmp_path,
-        spec("{task: a, node: solo, steps: [v = v + 1]}", rest=rest.replace("\n        ", "\n")),
+        spec(
+            "{task: a, node: solo, steps: [v = v + 1]}", more=download.replace("\n        ", "\n")
+        ),
     )
 
     assert len(list(find_parts(job.download, Pull))) == 1

@@ -162,7 +162,7 @@ def test_a_fault_on_many_nodes_is_one_fault(tmp_path):
     ]
 
 
-def test_a_race_in_parallel_is_wanted_where_hogwild_says_so(tmp_path):
+def test_hogwild_allows_a_race_in_parallel(tmp_path):
     text = "epoch: [{task: t, hogwild: true, steps: [{parallel: [[w = 1.0], [w = 2.0]]}]}]"
 
     assert codes_of(tmp_path, text) == []
@@ -234,13 +234,13 @@ def test_nobody_may_need_it(tmp_path):
     assert "needs 't'" in fault.message
 
 
-def test_all_of_it_is_told_together(tmp_path):
+def test_all_faults_of_visibility_are_reported_together(tmp_path):
     text = WARN.format("steps: [w = 1.0, x = 1], outputs: [x]")
 
     assert [fault.code for fault in faults_of(tmp_path, text)] == ["E122", "E122"]
 
 
-def test_what_hurts_nobody_is_allowed(tmp_path):
+def test_harmless_uses_of_names_are_allowed(tmp_path):
     text = """\
         epoch:
           - {task: work, steps: [w = w + 1]}

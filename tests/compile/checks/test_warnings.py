@@ -50,7 +50,7 @@ def test_a_node_without_tasks_is_pointed_out(tmp_path):
         """
     compiled = compile_text(tmp_path, text)
 
-    assert [(one.code, one.path) for one in compiled.warnings] == [("W133", "nodes.c")]
+    assert [(warning.code, warning.path) for warning in compiled.warnings] == [("W133", "nodes.c")]
 
 
 def test_an_epoch_without_tasks_is_a_fault(tmp_path):
@@ -65,10 +65,10 @@ def test_objects_that_an_epoch_changes_are_something_to_save(tmp_path):
         """
 
     lent = compile_text(tmp_path, text % ("inout", "[model]"))
-    given = compile_text(tmp_path, text % ("with", "{model: model}"))
+    passed = compile_text(tmp_path, text % ("with", "{model: model}"))
 
     assert lent.warnings == ()
-    assert [one.code for one in given.warnings] == ["W132"]
+    assert [warning.code for warning in passed.warnings] == ["W132"]
 
 
 @pytest.mark.parametrize(

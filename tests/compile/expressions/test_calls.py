@@ -28,10 +28,10 @@ from tests.support.tables import each_case
     ],
 )
 def test_a_call_must_fit_the_signature(text, at, part):
-    found = faults(expression, text)
+    reported = faults(expression, text)
 
-    assert ("E105", at) in [(code, where) for code, where, *_ in found]
-    assert any(part in message for _, _, message, _ in found)
+    assert ("E105", at) in [(code, where) for code, where, *_ in reported]
+    assert any(part in message for _, _, message, _ in reported)
 
 
 def test_the_mend_names_the_nearest_argument_or_the_signature():
@@ -71,12 +71,12 @@ def test_a_dtype_is_known_before_the_job_runs(written, dtype):
      "'O' if x else 'f4'", "x.shape"],
 )  # fmt: skip
 def test_no_other_dtype_gets_through(written):
-    found = faults(expression, f"astype(x, {written})")
+    reported = faults(expression, f"astype(x, {written})")
 
-    assert {code for code, *_ in found} <= {"E114", "E104"}
+    assert {code for code, *_ in reported} <= {"E114", "E104"}
 
 
-def test_a_dtype_stands_for_a_cast_when_it_is_called():
+def test_a_called_dtype_is_a_cast():
     assert expression("float32(x + 1)").function == "astype"
     assert expression("float32(x)") == Call("astype", (Name("x"), Dtype("float32")))
     assert fault(expression, "float32()")[0] == "E105"
@@ -94,7 +94,7 @@ def test_a_second_value_is_not_taken_for_an_axis(text):
 
 @pytest.mark.parametrize("text", ["max(a, 0)", "max(a, -1)", "sum(a, (0, 1))", "min(a, axis=b)",
                                   "sum(a, None)"])  # fmt: skip
-def test_an_axis_may_stand_second(text):
+def test_an_axis_may_be_the_second_argument(text):
     assert expression(text).function in {"max", "min", "sum"}
 
 
@@ -113,6 +113,6 @@ def test_the_long_form_of_an_operator_is_checked_alike():
     assert checked.kwargs == (("dtype", Dtype("float32")),)
     with pytest.raises(SpecError) as caught:
         require_valid_call(Call("exp", (), (("y", Const(1)),)), OPERATORS["exp"], ORIGIN, "p")
-    assert [(one.code, one.where, one.path) for one in caught.value.faults] == [
+    assert [(fault.code, fault.where, fault.path) for fault in caught.value.faults] == [
         ("E105", ORIGIN, "p")
     ] * 2

@@ -28,13 +28,13 @@ def test_other_expressions_are_no_constant(text):
 
 
 @pytest.mark.parametrize(
-    ("left", "operator", "right"),
+    ("lhs", "operator", "rhs"),
     [(9, "**", 9**9), (2, "**", 65), (1, "<<", 65), (1, "<<", 10**9), (2**63, "*", 4),
      (2**64, "+", 1), (-(2**64), "-", 1)],
 )  # fmt: skip
-def test_nothing_large_is_worked_out(left, operator, right):
+def test_no_large_number_is_computed(lhs, operator, rhs):
     with pytest.raises(OverflowError):
-        fold_constant_int(Binary(Const(left), operator, Const(right)))
+        fold_constant_int(Binary(Const(lhs), operator, Const(rhs)))
 
 
 def test_division_by_zero_is_left_to_the_run():
@@ -50,7 +50,7 @@ def test_sixty_four_bits_fit():
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "refused"),
+    ("lhs", "rhs", "refused"),
     [
         (Const("a"), Const(2), True),
         (Const(2), Text(("a",)), True),
@@ -61,9 +61,9 @@ def test_sixty_four_bits_fit():
         (Name("x"), Name("n"), False),
     ],
 )
-def test_text_and_lists_are_not_repeated_at_length(left, right, refused):
-    assert repeats_too_much(Binary(left, "*", right)) is refused
-    assert not repeats_too_much(Binary(left, "+", right))
+def test_text_and_lists_are_not_repeated_at_length(lhs, rhs, refused):
+    assert repeats_too_much(Binary(lhs, "*", rhs)) is refused
+    assert not repeats_too_much(Binary(lhs, "+", rhs))
 
 
 def test_a_sign_before_a_large_constant_changes_nothing():

@@ -62,7 +62,7 @@ def test_other_words_are_no_values(text, code):
     assert fault(expression, text, k=10)[0] == code
 
 
-def test_the_place_of_a_name_is_kept():
+def test_the_offset_of_a_name_is_kept():
     tree = expression("x + fit.loss")
 
     assert (tree.left.at, tree.right.at) == (0, 4)

@@ -25,14 +25,16 @@ def test_no_way_leads_out_of_an_expression(text):
 @each_case("text", DEEP)
 def test_depth_and_size_are_bounded(text):
     for read in (expression, lambda written: statement(f"v = {written}")):
-        assert {"E100", "E101", "E102", "E104", "E108"} >= {one[0] for one in faults(read, text)}
+        assert {"E100", "E101", "E102", "E104", "E108"} >= {
+            fault[0] for fault in faults(read, text)
+        }
 
 
 @each_case("text", STATEMENTS)
 def test_only_assignments_effects_and_deletions_are_statements(text):
-    found = faults(statement, text)
+    reported = faults(statement, text)
 
-    assert all(mend for _, _, _, mend in found if "match" not in text)
+    assert all(mend for _, _, _, mend in reported if "match" not in text)
 
 
 SOUP = st.lists(st.sampled_from(TOKENS), max_size=25).flatmap(
@@ -73,10 +75,10 @@ def test_any_characters_are_an_expression_or_a_fault(text):
 
 @pytest.mark.parametrize("value", [True, False, 3, -2.5, None])
 def test_a_value_that_is_no_text_is_itself(value):
-    found = expression(value)
+    parsed = expression(value)
 
-    assert found == Const(value)
-    assert type(found.value) is type(value)
+    assert parsed == Const(value)
+    assert type(parsed.value) is type(value)
 
 
 def test_a_list_is_a_list_of_expressions():
@@ -85,10 +87,10 @@ def test_a_list_is_a_list_of_expressions():
     )
 
 
-def test_faults_in_a_list_point_to_its_beginning_and_are_told_together():
-    found = faults(expression, ["1 +", "x", "lambda: 0", {"a": 1}])
+def test_faults_in_a_list_point_to_its_start_and_are_reported_together():
+    reported = faults(expression, ["1 +", "x", "lambda: 0", {"a": 1}])
 
-    assert [code for code, *_ in found] == ["E100", "E102", "E117"]
+    assert [code for code, *_ in reported] == ["E100", "E102", "E117"]
     with pytest.raises(SpecError) as caught:
         expression(["abc", "de +"])
     assert caught.value.faults[0].where.column == ORIGIN.column
@@ -126,8 +128,8 @@ def test_a_fault_points_at_its_column():
     with pytest.raises(SpecError) as caught:
         parse_statement("naïve = x + foo(y)", where, "p", {})
 
-    (found,) = caught.value.faults
-    assert (str(found.where), found.where.length, found.path) == ("job.yaml:4:20", 3, "p")
+    (fault,) = caught.value.faults
+    assert (str(fault.where), fault.where.length, fault.path) == ("job.yaml:4:20", 3, "p")
 
 
 def test_a_fault_points_at_the_whole_where_columns_do_not_map():
@@ -139,12 +141,12 @@ def test_a_fault_points_at_the_whole_where_columns_do_not_map():
     assert caught.value.faults[0].where == where
 
 
-def test_several_faults_of_one_text_are_told_together():
-    found = faults(expression, "a.sum() + np.exp(b) + foo(c, bar=lambda: 0) + rng.dice()")
+def test_several_faults_of_one_text_are_reported_together():
+    reported = faults(expression, "a.sum() + np.exp(b) + foo(c, bar=lambda: 0) + rng.dice()")
 
-    assert [code for code, *_ in found] == ["E103", "E103", "E104", "E102", "E115"]
+    assert [code for code, *_ in reported] == ["E103", "E103", "E104", "E102", "E115"]
 
 
-def test_params_are_constants_wherever_a_name_can_stand():
+def test_params_are_constants_wherever_a_name_is_allowed():
     assert expression("k + x", k=3).left == Const(3)
     assert expression("zeros(3, kind)", kind="float32").args[1] == Dtype("float32")

@@ -37,13 +37,13 @@ def test_dollars_stay_what_they_are_unless_doubled(text, parts):
     assert _split(text) == parts
 
 
-def test_unknown_ones_are_told_together_each_at_its_place():
-    found = faults(_split, "${epcoh} ${HOME} ${run.dir")
+def test_unknown_placeholders_are_reported_together_each_at_its_position():
+    reported = faults(_split, "${epcoh} ${HOME} ${run.dir")
 
-    assert [(code, at) for code, at, *_ in found] == [("E112", 0), ("E112", 9), ("E112", 17)]
-    assert "did you mean '${epoch}'" in found[0][3]
-    assert "$${HOME}" in found[1][3]
-    assert "close" in found[2][3]
+    assert [(code, at) for code, at, *_ in reported] == [("E112", 0), ("E112", 9), ("E112", 17)]
+    assert "did you mean '${epoch}'" in reported[0][3]
+    assert "$${HOME}" in reported[1][3]
+    assert "close" in reported[2][3]
 
 
 def test_without_offsets_a_fault_is_that_of_the_whole():

@@ -52,19 +52,19 @@ a = -b < c <= d|x = -y < y <= z
 a = [b, (c, 1), d[...]]|x = [x, (x, 1), x[...]]"""
 
 
-def outcome(parse, *given):
+def outcome(parse, *arguments):
     """The tree with all its offsets, or the faults with theirs."""
     try:
-        return repr(parse(*given))
+        return repr(parse(*arguments))
     except SpecError as error:
-        return [(one.code, one.message, one.where, one.mend) for one in error.faults]
+        return [(fault.code, fault.message, fault.where, fault.mend) for fault in error.faults]
 
 
 def expect_the_same(text, parser=PARSER):
-    found = outcome(parser.statement, text, ORIGIN, "p")
-    assert found == outcome(parse_statement, text, ORIGIN, "p", PARAMS), text
-    found = outcome(parser.expression, text, ORIGIN, "p")
-    assert found == outcome(parse_expression, text, ORIGIN, "p", PARAMS), text
+    parsed = outcome(parser.statement, text, ORIGIN, "p")
+    assert parsed == outcome(parse_statement, text, ORIGIN, "p", PARAMS), text
+    parsed = outcome(parser.expression, text, ORIGIN, "p")
+    assert parsed == outcome(parse_expression, text, ORIGIN, "p", PARAMS), text
 
 
 @pytest.mark.parametrize("pair", TEXTS.splitlines())

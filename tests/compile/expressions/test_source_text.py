@@ -40,7 +40,7 @@ def test_findings_are_raised_together_in_their_order():
     with pytest.raises(SpecError) as caught:
         findings.raise_if_any()
 
-    assert [(one.code, one.where) for one in caught.value.faults] == [
+    assert [(fault.code, fault.where) for fault in caught.value.faults] == [
         ("E100", ORIGIN.inside(0, 5)),
         ("E101", ORIGIN),
     ]

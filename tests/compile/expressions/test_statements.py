@@ -73,11 +73,11 @@ def test_a_statement_becomes_its_operator(text, op):
         ("print(x)", "E104", 0, "log"),
     ],
 )
-def test_what_is_no_statement_has_its_fault_and_mend(text, code, at, mend):
-    found = fault(statement, text, k=3)
+def test_a_text_that_is_no_statement_has_its_fault_and_mend(text, code, at, mend):
+    reported = fault(statement, text, k=3)
 
-    assert found[:2] == (code, at)
-    assert mend in found[3]
+    assert reported[:2] == (code, at)
+    assert mend in reported[3]
 
 
 def test_a_name_of_one_expression_may_be_a_param():
@@ -85,7 +85,7 @@ def test_a_name_of_one_expression_may_be_a_param():
     assert statement("a[k] = 1", k=3).targets == (ItemTarget("a", Const(3)),)
 
 
-def test_faults_of_targets_and_value_are_told_together():
-    found = faults(statement, "x.T, a[lambda: 0] = foo(1) + np.e")
+def test_faults_of_targets_and_value_are_reported_together():
+    reported = faults(statement, "x.T, a[lambda: 0] = foo(1) + np.e")
 
-    assert sorted(code for code, *_ in found) == ["E102", "E103", "E104", "E111"]
+    assert sorted(code for code, *_ in reported) == ["E102", "E103", "E104", "E111"]

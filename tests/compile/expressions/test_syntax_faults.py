@@ -46,9 +46,9 @@ def test_other_slips_do_not_get_the_hint_unless_brackets_are_missing(text):
     ],
 )
 def test_signs_of_other_languages_are_translated(text, at, mend):
-    code, found, _, hint = fault(expression, text)
+    code, offset, _, hint = fault(expression, text)
 
-    assert (code, found) == ("E100", at)
+    assert (code, offset) == ("E100", at)
     assert mend in hint
 
 
@@ -116,10 +116,10 @@ def test_text_that_is_never_closed_is_read_in_one_go(quotes, inside):
 
 
 @pytest.mark.parametrize("text", ["x", "_", "match", "None", "True", "ß", "n" * 50, "n" * 51])
-def test_a_name_by_itself_is_what_the_parser_of_python_makes_of_it(text):
-    found = parse_python_expression(SourceText(text, ORIGIN, "e/t"))
+def test_a_single_name_is_parsed_as_python_parses_it(text):
+    parsed = parse_python_expression(SourceText(text, ORIGIN, "e/t"))
 
-    assert ast.dump(found, include_attributes=True) == ast.dump(
+    assert ast.dump(parsed, include_attributes=True) == ast.dump(
         ast.parse(text, mode="eval").body, include_attributes=True
     )
 
@@ -132,6 +132,6 @@ def test_a_keyword_by_itself_is_no_name(text):
 
 @pytest.mark.parametrize("text", ["  ", "x\t+ \x07", "${x}", "x + ${y}", "(" * 51])
 def test_short_texts_are_refused_like_long_ones(text):
-    for one in (text, text + " " * 100):
+    for padded in (text, text + " " * 100):
         with pytest.raises(SpecError):
-            parse_python_expression(SourceText(one, ORIGIN, "e/t"))
+            parse_python_expression(SourceText(padded, ORIGIN, "e/t"))

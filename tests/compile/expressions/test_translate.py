@@ -61,10 +61,10 @@ A, B, C = Name("a"), Name("b"), Name("c")
     ],
 )
 def test_a_form_of_the_language_becomes_its_tree(text, tree):
-    found = expression(text)
+    parsed = expression(text)
 
-    assert found == tree
-    assert repr(expression(text)) == repr(found)
+    assert parsed == tree
+    assert repr(expression(text)) == repr(parsed)
 
 
 @each_case("sign", ["+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>"])
@@ -96,18 +96,18 @@ def test_a_wide_expression_has_a_limit():
         ("'a'.b", "E103"), ("a.b.c", "E103"), ("rng.foo()", "E115"), ("sum(**a)", "E102"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_written_has_its_code(text, code):
-    assert code in {one[0] for one in faults(expression, text)}
+def test_an_unsupported_expression_has_its_code(text, code):
+    assert code in {fault[0] for fault in faults(expression, text)}
 
 
 def test_short_lists_may_be_repeated_and_joined():
     assert expression("zeros((2,) * 3 + a.shape)").function == "zeros"
 
 
-def test_reading_goes_on_behind_a_fault():
-    found = faults(expression, "a.foo() + [x for x in a] + exp(rng, b'')")
+def test_reading_continues_after_a_fault():
+    reported = faults(expression, "a.foo() + [x for x in a] + exp(rng, b'')")
 
-    assert [code for code, *_ in found] == ["E103", "E102", "E106", "E102", "E105"]
+    assert [code for code, *_ in reported] == ["E103", "E102", "E106", "E102", "E105"]
 
 
 def test_fifty_levels_are_allowed():

@@ -109,7 +109,9 @@ def test_a_stop_of_a_block_around_ends_a_loop(tmp_path):
 def test_a_step_that_is_never_reached_gets_a_warning(tmp_path):
     compiled = compile_text(tmp_path, "epoch: [{task: t, steps: [stop, x = 1, y = 2]}]")
 
-    assert [(one.code, one.path) for one in compiled.warnings] == [("W131", "epoch/t/steps[1]")]
+    assert [(warning.code, warning.path) for warning in compiled.warnings] == [
+        ("W131", "epoch/t/steps[1]")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,8 +221,8 @@ class _Interpreter:
     def block(self, steps, path: str) -> bool:
         try:
             self.run(steps)
-        except _LeftError as left:
-            if left.target != path:
+        except _LeftError as stop:
+            if stop.target != path:
                 raise
             return True
         return False
@@ -280,9 +282,9 @@ def test_what_is_accepted_never_reads_a_name_that_is_not_set(program, runs):
 
     for choices in runs:
         interpreter = _Interpreter(list(choices))
-        left = interpreter.block(program, "body")
-        if not left:
-            certain = {name for name, one in summary.end.items() if one is Status.SET}
+        was_left = interpreter.block(program, "body")
+        if not was_left:
+            certain = {name for name, status in summary.end.items() if status is Status.SET}
             assert certain <= interpreter.set
 
 

@@ -19,21 +19,21 @@ def _orders(draw):
     needs = [draw(st.sets(st.integers(0, count - 1), max_size=3)) for _ in range(count)]
     # Towards smaller positions only, then shuffled: no cycles.
     places = draw(st.permutations(range(count)))
-    found: list[tuple[int, ...]] = [()] * count
+    shuffled: list[tuple[int, ...]] = [()] * count
     for task, some in enumerate(needs):
-        found[places[task]] = tuple(places[need] for need in some if need < task)
-    return found
+        shuffled[places[task]] = tuple(places[need] for need in some if need < task)
+    return shuffled
 
 
 def _ancestors(needs, task):
-    found = set()
+    ancestors = set()
     waiting = list(needs[task])
     while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += needs[one]
-    return found
+        current = waiting.pop()
+        if current not in ancestors:
+            ancestors.add(current)
+            waiting += needs[current]
+    return ancestors
 
 
 @given(_orders())
@@ -44,13 +44,13 @@ def test_before_is_the_transitive_closure_of_needs(needs):
         before = {other for other in range(len(needs)) if order.is_before(other, task)}
         assert before == _ancestors(needs, task)
         everything = (1 << len(needs)) - 1
-        beside = order.select_concurrent(everything, task)
-        assert {one for one in range(len(needs)) if beside >> one & 1} == (
+        concurrent = order.select_concurrent(everything, task)
+        assert {other for other in range(len(needs)) if concurrent >> other & 1} == (
             set(range(len(needs))) - before
         )
         after = {other for other in range(len(needs)) if order.is_before(task, other)}
         apart = order.select_unordered(everything, task)
-        assert {one for one in range(len(needs)) if apart >> one & 1} == (
+        assert {other for other in range(len(needs)) if apart >> other & 1} == (
             set(range(len(needs))) - before - after - {task}
         )
 

@@ -21,7 +21,7 @@ def test_the_names_of_a_record_are_those_that_are_read_and_sent():
     assert records.fields == ("x",)
     assert records.names() == {"x", "y", "z"}
     assert records.is_loop
-    assert [place.path for place in (records.read_at, *records.write_at)] == [
+    assert [spec_position.path for spec_position in (records.read_at, *records.write_at)] == [
         "e/t/read",
         "e/t/write.b",
     ]

@@ -41,7 +41,7 @@ def test_compression_is_for_all_blobs_or_by_pattern(tmp_path, written, rules):
     assert _policy(tmp_path, f"{{compression: {written}}}").compression == rules
 
 
-def test_an_unknown_codec_is_told_with_the_known_ones(tmp_path):
+def test_an_unknown_codec_is_reported_with_the_known_ones(tmp_path):
     fault = fault_of(tmp_path, "checkpoint: {compression: gzip}")
 
     assert "deflate" in f"{fault.message} {fault.mend}"
@@ -132,7 +132,7 @@ def test_each_stop_condition_is_lowered(tmp_path):
     assert endless == Endless("stop[4]")
 
 
-def test_a_job_without_a_stop_is_told_how_to_have_one(tmp_path):
+def test_the_fault_of_a_job_without_a_stop_says_how_to_add_one(tmp_path):
     fault = fault_of(tmp_path, "stop: []")
 
     assert fault.code == "E137"

@@ -51,9 +51,9 @@ def test_names_are_refused_as_they_would_be_when_the_step_runs(tmp_path, step):
             # What matters is its name: a file that is not there has a fault of its own.
             writable = {".parquet": ".npz", ".txt": ".npz", "": ".npz"}.get(ending, ending)
             name = "" if writable == ".npy" else "m"
-            made = tmp_path / f"made{writable}"
-            write_members(str(made), {name: np.zeros(3)})
-            made.rename(path)
+            written = tmp_path / f"made{writable}"
+            write_members(str(written), {name: np.zeros(3)})
+            written.rename(path)
         late = _code_at_run_time(step, str(path), member)
         if ending == ".parquet" and step != "save":
             # It is no parquet file; its name says nothing against it.
@@ -65,8 +65,8 @@ def test_names_are_refused_as_they_would_be_when_the_step_runs(tmp_path, step):
         assert codes_of(tmp_path, text) == expected, (step, ending, member)
 
 
-@pytest.mark.parametrize("around", AROUND)
-def test_names_are_looked_at_wherever_a_step_is(tmp_path, around):
+@pytest.mark.parametrize("surroundings", AROUND)
+def test_file_names_are_checked_wherever_a_step_is(tmp_path, surroundings):
     for step, file, code in (
         ("save", "${run.dir}/x.npz", "E286"),
         ("save", "x-${epoch}.npy::m", "E286"),
@@ -74,10 +74,10 @@ def test_names_are_looked_at_wherever_a_step_is(tmp_path, around):
         ("load", "x.npy::m", "E281"),
         ("out", "x.dat", "E283"),
     ):
-        text = AROUND[around].replace("STEP", STEPS[step].replace("FILE", file))
+        text = AROUND[surroundings].replace("STEP", STEPS[step].replace("FILE", file))
         fault = fault_of(tmp_path, text)
 
-        assert fault.code == code, (around, step, file)
+        assert fault.code == code, (surroundings, step, file)
         line = Path(fault.where.file).read_text().splitlines()[fault.where.line - 1]
         assert line[fault.where.column - 1 :].lstrip("'").startswith(file)
 

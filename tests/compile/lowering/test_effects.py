@@ -128,7 +128,7 @@ def test_observations_keep_their_expressions(tmp_path):
     assert check.written == "w > 0"
 
 
-def test_all_faults_of_a_task_are_told_together(tmp_path):
+def test_all_faults_of_a_task_are_reported_together(tmp_path):
     steps = "{op: summ, in: [w], out: s}, {run: []}, {save: {nope: a.npy}}"
 
     assert codes_of(tmp_path, f"epoch: [{{task: t, steps: [{steps}]}}]") == ["E158", "E161", "E180"]

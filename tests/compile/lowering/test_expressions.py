@@ -208,17 +208,17 @@ def test_other_formats_are_refused(spec):
         ("{{{x:{y}}}}", "E113", 5, "{x:.3f}"),
     ],
 )
-def test_what_cannot_be_filled_in_has_its_fault_and_place(text, code, at, mend):
-    found = fault(read, text)
+def test_an_invalid_placeholder_has_its_fault_and_position(text, code, at, mend):
+    reported = fault(read, text)
 
-    assert found[:2] == (code, at)
-    assert mend in found[3]
+    assert reported[:2] == (code, at)
+    assert mend in reported[3]
 
 
-def test_all_faults_of_a_text_are_told_together():
-    found = faults(read, "{x:q} ${a} } {foo(1)} {")
+def test_all_faults_of_a_text_are_reported_together():
+    reported = faults(read, "{x:q} ${a} } {foo(1)} {")
 
-    assert [(code, at) for code, at, *_ in found] == [
+    assert [(code, at) for code, at, *_ in reported] == [
         ("E113", 3),
         ("E112", 6),
         ("E113", 11),
@@ -235,5 +235,5 @@ def test_a_text_has_a_limit():
 @given(st.text("{}$x:[]()'\" .3!=\\", max_size=30), st.booleans())
 def test_any_text_is_a_text_or_a_fault(text, holes):
     with suppress(SpecError):
-        found = read(text, holes=holes)
-        assert all(isinstance(part, str | Hole | Builtin) and part != "" for part in found.parts)
+        parsed = read(text, holes=holes)
+        assert all(isinstance(part, str | Hole | Builtin) and part != "" for part in parsed.parts)

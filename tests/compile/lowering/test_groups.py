@@ -57,12 +57,12 @@ def test_set_up_and_reports_of_a_group_run_on_each_of_its_nodes(tmp_path):
         """,
     )
 
-    assert [(one.node, one.nets.name) for one in job.epoch.setup] == [
+    assert [(setup.node, setup.nets.name) for setup in job.epoch.setup] == [
         ("b_0", "epoch/setup[0]"),
         ("b_1", "epoch/setup[0]"),
         ("b_1", "epoch/setup[1]"),
     ]
-    assert [(one.node, one.report.path) for one in job.epoch.reports] == [
+    assert [(report.node, report.report.path) for report in job.epoch.reports] == [
         ("b_0", "epoch/report[0]"),
         ("b_0", "epoch/report[1]"),
         ("b_1", "epoch/report[0]"),

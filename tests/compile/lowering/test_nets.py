@@ -105,7 +105,7 @@ def test_a_long_chain_of_nets_is_refused_for_its_depth_only(tmp_path):
         ("{in: [c], steps: [{net: inner, in: {a: c}, out: {a: c}}]}", "in: {c: w}"),
     ],
 )  # fmt: skip
-def test_change_of_a_parameter_that_reaches_nobody_is_refused(tmp_path, net, use):
+def test_a_lost_change_of_a_parameter_is_refused(tmp_path, net, use):
     text = f"""\
         nets: {{f: {net}, inner: {{in: [a], out: [a], steps: ['a[0] = 1']}}}}
         init: [{{task: start, steps: ['w = zeros(4)']}}]
@@ -270,7 +270,7 @@ def test_set_up_of_a_net_runs_once_for_each_task_that_uses_it(tmp_path):
         task = task_of(job, name)
         assert [setup.name for setup in task.setup] == ["nets/f/setup.task"]
         assert [setup.name for setup in task.instance_setup] == ["nets/f/setup.instance"]
-    assert [around.nets.name for around in job.epoch.setup] == ["nets/f/setup.node"]
+    assert [node_setup.nets.name for node_setup in job.epoch.setup] == ["nets/f/setup.node"]
 
 
 def test_what_set_up_of_a_net_makes_is_shared_by_all_uses_in_a_task(tmp_path):
@@ -297,7 +297,7 @@ def test_a_net_that_nothing_uses_is_read_all_the_same(tmp_path):
 def test_a_net_that_nothing_uses_gets_a_warning(tmp_path):
     compiled = compile_text(tmp_path, "nets: {f: [{net: g}], g: [x = 1]}")
 
-    assert [(one.code, one.path) for one in compiled.warnings] == [("W134", "nets.f")]
+    assert [(warning.code, warning.path) for warning in compiled.warnings] == [("W134", "nets.f")]
 
 
 SPEC = """\
@@ -316,7 +316,7 @@ def test_an_entry_is_one_net_for_each_node_it_names(tmp_path):
     compiled = compile_text(tmp_path, SPEC)
 
     remote = compiled.job.epoch.remote
-    assert [(one.name, one.node, one.path) for one in remote] == [
+    assert [(net.name, net.node, net.path) for net in remote] == [
         ("answer", "server_0", "epoch/remote[0]"),
         ("answer", "server_1", "epoch/remote[0]"),
         ("inner", "trainer", "epoch/remote[1]"),
@@ -334,11 +334,11 @@ def test_its_steps_keep_the_nets_own_names_and_its_set_up(tmp_path):
     assert render_expr(net.ops[0].value) == "q + v"
     assert use.net == "inner"
     assert stop.target == first.path
-    assert [one.name for one in first.setup] == ["nets/inner/setup.task"]
+    assert [setup.name for setup in first.setup] == ["nets/inner/setup.task"]
     assert second.setup == first.setup
 
 
-def test_unknown_names_are_told_with_the_nearest(tmp_path):
+def test_unknown_names_are_reported_with_the_nearest(tmp_path):
     net = fault_of(tmp_path, SPEC.replace("{net: answer,", "{net: anser,"))
     node = fault_of(tmp_path, SPEC.replace("node: server}", "node: servers}"))
 
@@ -372,20 +372,22 @@ def test_a_node_with_nothing_but_remote_nets_is_used(tmp_path):
     assert "W134" not in warned
 
 
-def test_remote_nets_of_a_job_built_by_hand_are_kept():
-    kept = RemoteNet("f", "n", (), path="epoch/remote[0]")
+def test_remote_nets_of_a_job_built_in_python_are_kept():
+    remote_net = RemoteNet("f", "n", (), path="epoch/remote[0]")
     job = Job(
         "j",
         Cluster((Node("n"),)),
         TaskGroup("init", (Task("start", "n", steps("x = 1")),)),
-        TaskGroup("epoch", (Task("t", "n", steps("x = x + 1"), timeout_s=5.0),), remote=(kept,)),
+        TaskGroup(
+            "epoch", (Task("t", "n", steps("x = x + 1"), timeout_s=5.0),), remote=(remote_net,)
+        ),
         stop=(StopAfterEpochs(1),),
     )
 
     completed = complete(job).job
-    elsewhere = replace(job.epoch, remote=(replace(kept, node="m"),))
+    elsewhere = replace(job.epoch, remote=(replace(remote_net, node="m"),))
 
-    assert completed.epoch.remote == (kept,)
+    assert completed.epoch.remote == (remote_net,)
     assert completed.epoch.tasks[0].timeout_s == 5.0
     with pytest.raises(SpecError, match="unknown node 'm'"):
         complete(replace(job, epoch=elsewhere))
@@ -401,16 +403,16 @@ def _by_hand(*nets):
     )
 
 
-def test_remote_nets_of_a_job_built_by_hand_get_paths_and_their_nodes_properties():
+def test_remote_nets_built_in_python_get_paths_and_node_properties():
     nets = (
         RemoteNet("f", "n", steps("a = 1")),
         RemoteNet("f", "m", steps("a = 1")),
         RemoteNet("g", "n", steps("a = 2")),
     )
 
-    found = complete(_by_hand(*nets)).job.epoch.remote
+    completed = complete(_by_hand(*nets)).job.epoch.remote
 
-    assert [(net.path, net.steps[0].path, net.props) for net in found] == [
+    assert [(net.path, net.steps[0].path, net.props) for net in completed] == [
         ("epoch/remote[0]", "epoch/remote[0].f[0]", (("color", "red"),)),
         ("epoch/remote[0]", "epoch/remote[0].f[0]", ()),
         ("epoch/remote[1]", "epoch/remote[1].g[0]", (("color", "red"),)),
@@ -420,7 +422,7 @@ def test_remote_nets_of_a_job_built_by_hand_get_paths_and_their_nodes_properties
 @pytest.mark.parametrize(
     ("value", "code"), [(OutputRead("start", "o"), "E125"), (Call("nothing_known"), "E199")]
 )
-def test_remote_nets_of_a_job_built_by_hand_are_looked_at(value, code):
+def test_remote_nets_of_a_job_built_in_python_are_checked(value, code):
     net = RemoteNet("f", "n", (Net((Assign((NameTarget("a"),), value),)),))
 
     with pytest.raises(SpecError) as caught:

@@ -48,9 +48,7 @@ def test_nodes_may_write_on_their_own_machines_if_the_master_collects(tmp_path):
         ),
     ],
 )
-def test_what_could_lose_state_or_does_nothing_is_refused_where_it_stands(
-    tmp_path, written, path, words
-):
+def test_settings_that_lose_state_or_do_nothing_are_refused(tmp_path, written, path, words):
     fault = fault_of(tmp_path, f"checkpoint: {{{written}}}")
 
     assert (fault.code, fault.path) == ("E127", path)
@@ -76,7 +74,7 @@ def test_files_may_be_collected_in_an_object_store_where_the_manifests_follow(tm
 def test_a_job_of_python_is_refused_too(tmp_path):
     job = job_of(tmp_path, "")
 
-    def made(policy):
+    def complete_with(policy):
         return complete(replace(job, checkpoint=policy))
 
     for policy in (
@@ -88,7 +86,7 @@ def test_a_job_of_python_is_refused_too(tmp_path):
         CheckpointPolicy(collect_to="s3://b/r"),
     ):
         with pytest.raises(SpecError) as caught:
-            made(policy)
+            complete_with(policy)
         assert [fault.code for fault in caught.value.faults] == ["E127"]
-    job = made(CheckpointPolicy(node_dir="/v", collect_to="s3://b/r")).job
+    job = complete_with(CheckpointPolicy(node_dir="/v", collect_to="s3://b/r")).job
     assert job.checkpoint.upload == UploadPolicy("s3://b/r", "committed", required=True)

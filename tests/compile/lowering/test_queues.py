@@ -33,7 +33,7 @@ def test_a_queue_has_room_for_a_hundred_records_unless_it_says_otherwise(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code", "said", "mend", "line"),
+    ("old", "new", "code", "message", "mend", "line"),
     [
         ("read: batches", "read: batchs", "E192", "unknown reader or queue 'batchs'",
          "did you mean 'batches'?", 4),
@@ -44,12 +44,12 @@ def test_a_queue_has_room_for_a_hundred_records_unless_it_says_otherwise(tmp_pat
         ("[x, y]}", "[x, y, x]}", "E193", "'x' would be sent twice", "name it once", 3),
     ],
 )  # fmt: skip
-def test_a_name_that_stands_for_nothing_is_told_with_its_place(
-    tmp_path, old, new, code, said, mend, line
+def test_an_unknown_name_is_reported_with_its_position(
+    tmp_path, old, new, code, message, mend, line
 ):
-    faults = [one for one in _faults(tmp_path, SOUND.replace(old, new)) if one.code == code]
+    faults = [fault for fault in _faults(tmp_path, SOUND.replace(old, new)) if fault.code == code]
 
-    assert said in faults[0].message
+    assert message in faults[0].message
     assert mend in faults[0].mend
     # Two keys precede those of the text.
     assert faults[0].where.line == line + 2 + 2
@@ -83,14 +83,14 @@ def test_a_queue_has_room_for_a_record(tmp_path, capacity):
 
 
 @pytest.mark.parametrize(
-    ("queue", "other", "said"),
+    ("queue", "other", "message"),
     [
         (Queue("q", 0), Queue("q", 0), "a capacity of 0"),
         (Queue("q", batch=-1), Queue("q", batch=-1), "a batch of -1"),
         (Queue("q", 1), Queue("q", 2), "two different queues 'q'"),
     ],
 )
-def test_queues_built_by_hand_are_looked_at_too(queue, other, said):
+def test_queues_built_in_python_are_checked_too(queue, other, message):
     faults = Faults()
     group = TaskGroup(
         "epoch",
@@ -102,7 +102,7 @@ def test_queues_built_by_hand_are_looked_at_too(queue, other, said):
 
     collect_queues([group], faults)
 
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         faults.raise_if_any()
 
 

@@ -112,7 +112,7 @@ def test_zipped_readers_give_the_fields_of_all(tmp_path):
         ("zip: [nope]", "unknown reader 'nope'", "r"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_told_with_its_place(tmp_path, text, message, mend):
+def test_impossible_settings_are_reported_with_their_positions(tmp_path, text, message, mend):
     fault = fault_of(tmp_path, f"readers: {{r: {{{text}}}}}\n{_READ}")
 
     assert fault.code == "E119"
@@ -279,4 +279,4 @@ def test_a_ragged_field_belongs_to_one_of_the_readers_that_are_zipped(tmp_path):
 def test_columns_of_a_table_may_be_called_values_and_lengths(tmp_path, kind):
     reader = _reader_of(tmp_path, f"{kind}: a.{kind}, fields: [lengths, values]")
 
-    assert [one.name for one in reader.fields] == ["lengths", "values"]
+    assert [field.name for field in reader.fields] == ["lengths", "values"]

@@ -66,7 +66,9 @@ def _spec(bodies, tasks=12):
     for number in range(tasks):
         lines.append(f"- task: w{number}\n  steps:\n")
         other = number // 2
-        lines += [f"  - {one.format(i=number, j=other)}\n" for one in bodies[number % len(bodies)]]
+        lines += [
+            f"  - {step.format(i=number, j=other)}\n" for step in bodies[number % len(bodies)]
+        ]
     return "".join(lines)
 
 
@@ -78,10 +80,10 @@ def _outcome(folder, text):
 
 
 def _expect_as_one_by_one(folder, text, monkeypatch):
-    found = _outcome(folder, text)
+    expected = _outcome(folder, text)
     with monkeypatch.context() as patch:
         patch.setattr(RepeatedSteps, "text", lambda *_: None)
-        assert found == _outcome(folder, text), text
+        assert expected == _outcome(folder, text), text
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -111,9 +113,9 @@ def test_steps_of_a_known_shape_are_neither_parsed_nor_analysed(tmp_path, monkey
     def counted(kind, name):
         original = getattr(kind, name)
 
-        def call(*given, **named):
+        def call(*arguments, **named):
             seen.append(name)
-            return original(*given, **named)
+            return original(*arguments, **named)
 
         monkeypatch.setattr(kind, name, call)
 
@@ -129,6 +131,6 @@ def test_steps_of_a_known_shape_are_neither_parsed_nor_analysed(tmp_path, monkey
 def test_each_of_many_tasks_with_the_same_fault_reports_it(tmp_path):
     faults = _outcome(tmp_path, _spec([["t = x{i} + nothing{i}", "x{i} = t +"]], tasks=9))
 
-    assert [one.path for one in faults if one.code == "E100"] == [
+    assert [fault.path for fault in faults if fault.code == "E100"] == [
         f"epoch/w{number}/steps[1]" for number in range(9)
     ]

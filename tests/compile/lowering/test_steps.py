@@ -27,7 +27,7 @@ def test_operators_that_follow_each_other_are_one_net(tmp_path):
     assert [op.path for op in steps[0].ops] == ["epoch/t/steps[0]", "epoch/t/steps[1]"]
 
 
-def test_paths_tell_where_a_step_stands(tmp_path):
+def test_the_path_of_a_step_is_its_position_in_the_spec(tmp_path):
     steps = _steps(
         tmp_path,
         "{if: w > 1, then: [x = 1], elif: [{if: w > 2, then: [x = 2]}], else: [x = 3]}, "

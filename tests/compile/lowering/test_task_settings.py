@@ -28,10 +28,10 @@ def test_a_task_keeps_its_limit_its_retry_and_what_a_failure_means(tmp_path):
         """,
     )
 
-    one, two, three = (task_of(job, name) for name in "tuv")
-    assert (one.timeout_s, one.retry, one.on_error) == (120.0, Retry(3, 5.0), "fail")
-    assert (two.timeout_s, two.retry, two.on_error) == (0.0, None, "warn")
-    assert (three.timeout_s, three.retry, three.on_error) == (0.0, None, "fail")
+    first, second, third = (task_of(job, name) for name in "tuv")
+    assert (first.timeout_s, first.retry, first.on_error) == (120.0, Retry(3, 5.0), "fail")
+    assert (second.timeout_s, second.retry, second.on_error) == (0.0, None, "warn")
+    assert (third.timeout_s, third.retry, third.on_error) == (0.0, None, "fail")
 
 
 def test_no_retry_is_none():
@@ -80,7 +80,7 @@ def test_on_a_cluster_host_and_resources_count(tmp_path, session, codes):
 
     warnings = api.Prepared(compiled.job, compiled).warnings_in(session)
 
-    assert [one.code for one in warnings] == codes
+    assert [warning.code for warning in warnings] == codes
 
 
 @pytest.mark.parametrize(

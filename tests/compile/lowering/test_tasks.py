@@ -42,7 +42,7 @@ def test_outputs_are_blobs_and_expressions(tmp_path):
     )
 
 
-def test_what_a_task_says_comes_to_the_graph(tmp_path):
+def test_settings_of_a_task_are_in_the_graph(tmp_path):
     job = job_of(
         tmp_path,
         """\
@@ -63,7 +63,7 @@ def test_what_a_task_says_comes_to_the_graph(tmp_path):
     assert (task.instances, task.hogwild, task.rebuild) == (4, True, False)
     assert [setup.name for setup in task.setup] == ["epoch/t/setup.task"]
     assert [setup.name for setup in task.instance_setup] == ["epoch/t/setup.instance"]
-    assert [around.nets.name for around in job.epoch.setup] == ["epoch/t/setup.node"]
+    assert [node_setup.nets.name for node_setup in job.epoch.setup] == ["epoch/t/setup.node"]
     assert [(report.path, report.interval_s) for report in task.reports] == [
         ("epoch/t/report[0]", 0.5),
         ("epoch/t/report[1]", 1.0),

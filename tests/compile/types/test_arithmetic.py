@@ -50,46 +50,46 @@ def _done(function, *arguments):
             return error
 
 
-def _agrees(sign, left, right):
-    said = _said(infer_binary, known_of(left), sign, known_of(right))
-    assert list(agree(said, _done(_BINARY[sign], left, right))) == []
+def _agrees(sign, lhs, rhs):
+    inferred = _said(infer_binary, known_of(lhs), sign, known_of(rhs))
+    assert list(agree(inferred, _done(_BINARY[sign], lhs, rhs))) == []
 
 
 @QUICK
 @given(st.sampled_from(sorted(_BINARY)), arrays(), arrays())
-def test_an_operation_on_two(sign, left, right):
-    _agrees(sign, left, right)
+def test_an_operation_on_two(sign, lhs, rhs):
+    _agrees(sign, lhs, rhs)
 
 
 @pytest.mark.long
 @QUICK
 @given(st.sampled_from(sorted(_BINARY)), arrays(), arrays(), arrays(), arrays())
-def test_an_operation_on_either_of_two_and_either_of_two(sign, left, other, right, second):
-    first = join(known_of(left), known_of(other))
-    last = join(known_of(right), known_of(second))
+def test_an_operation_on_either_of_two_and_either_of_two(sign, lhs, other_lhs, rhs, other_rhs):
+    first = join(known_of(lhs), known_of(other_lhs))
+    last = join(known_of(rhs), known_of(other_rhs))
 
-    said = _said(infer_binary, first, sign, last)
+    inferred = _said(infer_binary, first, sign, last)
 
-    for one in (left, other):
-        for two in (right, second):
-            done = _done(_BINARY[sign], one, two)
-            if isinstance(said, MisfitError) or not isinstance(done, Exception):
-                assert list(agree(said, done)) == []
+    for lhs_case in (lhs, other_lhs):
+        for rhs_case in (rhs, other_rhs):
+            done = _done(_BINARY[sign], lhs_case, rhs_case)
+            if isinstance(inferred, MisfitError) or not isinstance(done, Exception):
+                assert list(agree(inferred, done)) == []
 
 
 @QUICK
 @given(st.sampled_from(sorted(_COMPARE)), arrays(), arrays())
-def test_a_comparison(sign, left, right):
-    said = _said(infer_comparison, known_of(left), sign, known_of(right))
-    assert list(agree(said, _done(_COMPARE[sign], left, right))) == []
+def test_a_comparison(sign, lhs, rhs):
+    inferred = _said(infer_comparison, known_of(lhs), sign, known_of(rhs))
+    assert list(agree(inferred, _done(_COMPARE[sign], lhs, rhs))) == []
 
 
 @pytest.mark.long
 @QUICK
 @given(st.sampled_from(sorted(_UNARY)), arrays())
 def test_an_operation_on_one(sign, operand):
-    said = _said(infer_unary, sign, known_of(operand))
-    assert list(agree(said, _done(_UNARY[sign], operand))) == []
+    inferred = _said(infer_unary, sign, known_of(operand))
+    assert list(agree(inferred, _done(_UNARY[sign], operand))) == []
 
 
 @pytest.mark.long
@@ -133,10 +133,10 @@ def test_an_array_of_several_has_no_truth():
 
 
 @pytest.mark.parametrize(
-    ("left", "sign", "right"),
+    ("lhs", "sign", "rhs"),
     [(1.5, "&", 2), (1, "<<", 2.0), (1j, "//", 2), (2, "@", np.ones(2)),
      (np.True_, "-", np.True_), (np.ones(2), "|", 1), (np.ones(2, complex), "%", 2)],
 )  # fmt: skip
-def test_what_no_values_can_mend_is_reported(left, sign, right):
+def test_an_operation_that_no_values_allow_is_reported(lhs, sign, rhs):
     with pytest.raises(MisfitError):
-        infer_binary(known_of(left), sign, known_of(right))
+        infer_binary(known_of(lhs), sign, known_of(rhs))

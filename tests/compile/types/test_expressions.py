@@ -103,13 +103,13 @@ EXACT = (
 def test_dtype_and_shape_are_those_of_numpy(text: str) -> None:
     expected = _value(text)
 
-    found = _infer(text)
+    inferred = _infer(text)
 
     if isinstance(expected, np.ndarray | np.generic):
-        assert (found.dtype, found.shape) == (expected.dtype.name, expected.shape)
+        assert (inferred.dtype, inferred.shape) == (expected.dtype.name, expected.shape)
     else:
-        assert (found.dtype, found.shape) == (scalar(expected).dtype, ())
-        assert found.value in (None, expected)
+        assert (inferred.dtype, inferred.shape) == (scalar(expected).dtype, ())
+        assert inferred.value in (None, expected)
 
 
 @pytest.mark.parametrize("text", ["X[mask]", "X[mask, :]"])
@@ -118,12 +118,12 @@ def test_a_mask_leaves_the_length_unknown(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nope + 1", "reshape(X, (-1, 2))", "X[label, label]", "X[...]"])
-def test_what_has_no_rule_is_unknown_not_guessed(text: str) -> None:
+def test_an_expression_without_a_rule_has_an_unknown_type(text: str) -> None:
     expected = None if text == "nope + 1" else _value(text)
 
-    found = _infer(text)
+    inferred = _infer(text)
 
-    assert found.shape is None or (expected is not None and found.shape == expected.shape)  # type: ignore[attr-defined]
+    assert inferred.shape is None or (expected is not None and inferred.shape == expected.shape)  # type: ignore[attr-defined]
 
 
 def test_header_dtype_names_round_trip() -> None:
@@ -147,26 +147,26 @@ def test_draws_have_the_shape_that_numpy_gives(text: str) -> None:
     expected = eval(text, {"__builtins__": {}}, names)  # the test's own texts
     expression = parse_expression(text, Origin("t.yaml", 1, 1), "p", {})
 
-    found = infer_expression(expression, {"X": Known("float32", (4, 3))})
+    inferred = infer_expression(expression, {"X": Known("float32", (4, 3))})
 
-    assert (found.dtype, found.shape) == (expected.dtype.name, expected.shape)
+    assert (inferred.dtype, inferred.shape) == (expected.dtype.name, expected.shape)
 
 
 @pytest.mark.parametrize("text", ["rng.choice(n, 3)", "rng.random(m)"])
 def test_an_unknown_length_is_unknown(text: str) -> None:
     expression = parse_expression(text, Origin("t.yaml", 1, 1), "p", {})
 
-    found = infer_expression(expression, {"n": Known("int64", (), weak=True), "m": scalar(2)})
+    inferred = infer_expression(expression, {"n": Known("int64", (), weak=True), "m": scalar(2)})
 
-    assert found.shape in ((3,), (2,))
+    assert inferred.shape in ((3,), (2,))
 
 
 def _find_misfits(text: str, **more: Known) -> list[Misfit]:
     expression = parse_expression(text, Origin("t.yaml", 1, 1), "p", {})
     names = {name: _known(value) for name, value in BLOBS.items()} | more
-    found: list[Misfit] = []
-    infer_expression(expression, names, found.append)
-    return found
+    misfits: list[Misfit] = []
+    infer_expression(expression, names, misfits.append)
+    return misfits
 
 
 @each_case(
@@ -212,12 +212,12 @@ def test_what_cannot_be_computed_is_reported(text: str, code: str, part: str) ->
         ("n > 5 or k == 2 or any(X @ X > 0)", None),
     ],
 )
-def test_what_a_known_condition_keeps_out_is_not_reported(
+def test_misfits_that_a_known_condition_excludes_are_not_reported(
     text: str, is_perhaps: bool | None
 ) -> None:
-    found = _find_misfits(text, n=Known("int64", (), weak=True))
+    misfits = _find_misfits(text, n=Known("int64", (), weak=True))
 
-    assert [one.is_perhaps for one in found] == ([] if is_perhaps is None else [is_perhaps])
+    assert [misfit.is_perhaps for misfit in misfits] == ([] if is_perhaps is None else [is_perhaps])
 
 
 def test_an_output_is_known_by_its_task() -> None:
@@ -232,22 +232,22 @@ def test_an_operation_on_the_same_types_is_inferred_once(monkeypatch: pytest.Mon
     asked: list[str] = []
     rule = expressions.infer_binary
 
-    def infer(left: Known, sign: str, right: Known) -> Known:
+    def infer(lhs: Known, sign: str, rhs: Known) -> Known:
         asked.append(sign)
-        return rule(left, sign, right)
+        return rule(lhs, sign, rhs)
 
     monkeypatch.setattr(expressions, "infer_binary", infer)
     same = Known("float64", (3,))
     cache = RuleCache()
-    found = []
+    inferred = []
     for names in ({"a": same, "b": same}, {"c": same, "d": same}, {"e": Known("int8"), "f": same}):
         inference = ExpressionInference(names, lambda _: None, {}, cache)
-        one, two = names
-        found.append(inference.whole(Binary(Name(one), "+", Name(two))))
+        first, second = names
+        inferred.append(inference.whole(Binary(Name(first), "+", Name(second))))
 
     assert asked == ["+", "+"]
-    assert found[0] == found[1] == same
-    assert found[2].shape is None
+    assert inferred[0] == inferred[1] == same
+    assert inferred[2].shape is None
 
 
 def test_what_cannot_be_computed_is_reported_each_time() -> None:
@@ -270,13 +270,13 @@ def test_doubt_ends_with_its_expression() -> None:
     inference.whole(expression)
     inference.whole(Binary(Name("X"), "@", Const("text")))
 
-    assert [one.is_perhaps for one in misfits] == [True, False]
+    assert [misfit.is_perhaps for misfit in misfits] == [True, False]
 
 
 def test_a_constant_has_the_type_of_its_own_kind() -> None:
     cache = RuleCache()
 
-    assert [cache.constant(Const(one)).dtype for one in (1, True, 1.0)] == [
+    assert [cache.constant(Const(value)).dtype for value in (1, True, 1.0)] == [
         "int64",
         "bool",
         "float64",
@@ -299,7 +299,7 @@ ERROR = MisfitError(SHAPES, "shapes do not fit", "mend them")
 AT = Origin("t.yaml", 4, 7, 20, 7)
 
 
-def test_a_misfit_stands_at_its_first_word():
+def test_a_misfit_points_at_its_first_word():
     judge = TypeFaults(Faults())
 
     judge.add_misfit(
@@ -312,14 +312,16 @@ def test_a_misfit_stands_at_its_first_word():
     assert (fault.where.line, fault.where.column) == (4, 13)
 
 
-def test_in_doubt_it_is_a_warning():
+def test_a_misfit_in_doubt_is_a_warning():
     judge = TypeFaults(Faults(), doubt=1)
 
     judge.add(ERROR, "", SpecPosition("e", AT))
     judge.doubt = 0
     judge.add(ERROR, "other: ", SpecPosition("e", AT), perhaps=True)
 
-    assert [(one.code, one.severity) for one in judge.faults.all()] == [("W138", "warning")] * 2
+    assert [(warning.code, warning.severity) for warning in judge.faults.all()] == [
+        ("W138", "warning")
+    ] * 2
 
 
 def test_a_long_expression_is_cut():

@@ -21,10 +21,10 @@ HEAD = "jobrun: 1\nname: t\nparams: {k: 4}\nstop: [{epochs: 2}]\n"
 def shapes(tmp_path: Path):
     def of(init: list[object], epoch: list[object], more: str = "") -> dict[str, Known]:
         job = _job(tmp_path, init, epoch, more)
-        found = infer_job_types(
+        owned = infer_job_types(
             job, lambda path, member: {"d.npz": ("<f4", (9, 3))}.get(path)
         ).owned
-        return {name: known for (_, name), known in found.items()}
+        return {name: known for (_, name), known in owned.items()}
 
     return of
 
@@ -38,29 +38,29 @@ def _job(folder: Path, init: list[object], epoch: list[object], more: str) -> Jo
 
 
 def test_state_of_init_is_known(shapes) -> None:
-    found = shapes(["w = zeros((k, 3), dtype=float32)", "n = 0", "e = inf"], ["w += 1"])
+    types = shapes(["w = zeros((k, 3), dtype=float32)", "n = 0", "e = inf"], ["w += 1"])
 
-    assert found["w"] == Known("float32", (4, 3))
-    assert (found["n"].dtype, found["e"].dtype) == ("int64", "float64")
+    assert types["w"] == Known("float32", (4, 3))
+    assert (types["n"].dtype, types["e"].dtype) == ("int64", "float64")
 
 
 def test_a_loaded_member_has_the_shape_of_its_header(shapes) -> None:
-    found = shapes([{"load": {"X": "d.npz::x"}}, "c = X[0]"], ["c = c * 2"])
+    types = shapes([{"load": {"X": "d.npz::x"}}, "c = X[0]"], ["c = c * 2"])
 
-    assert found["X"] == Known("float32", (9, 3))
-    assert found["c"] == Known("float32", (3,))
+    assert types["X"] == Known("float32", (9, 3))
+    assert types["c"] == Known("float32", (3,))
 
 
 def test_a_blob_that_changes_shape_is_unknown_there(shapes) -> None:
-    found = shapes(["w = zeros(k)"], ["w = concatenate((w, w))"])
+    types = shapes(["w = zeros(k)"], ["w = concatenate((w, w))"])
 
-    assert found["w"].shape == (None,)
+    assert types["w"].shape == (None,)
 
 
 def test_a_dtype_that_an_epoch_changes_is_unknown(shapes) -> None:
-    found = shapes(["w = zeros(k, dtype=float32)"], ["w = zeros(4)"])
+    types = shapes(["w = zeros(k, dtype=float32)"], ["w = zeros(4)"])
 
-    assert (found["w"].dtype, found["w"].shape) == (None, (4,))
+    assert (types["w"].dtype, types["w"].shape) == (None, (4,))
 
 
 def test_branches_keep_what_they_agree_on(shapes) -> None:
@@ -73,9 +73,9 @@ def test_branches_keep_what_they_agree_on(shapes) -> None:
 def test_several_results_of_segment_sum_are_known(shapes) -> None:
     step = "s, n = segment_sum(ones((6, 2)), arange(6), num_segments=k)"
 
-    found = shapes([step], ["s = s"])
+    types = shapes([step], ["s = s"])
 
-    assert (found["s"], found["n"]) == (Known("float64", (4, 2)), Known("int64", (4,)))
+    assert (types["s"], types["n"]) == (Known("float64", (4, 2)), Known("int64", (4,)))
 
 
 def test_a_scalar_augmented_by_a_float_becomes_one(shapes) -> None:
@@ -86,18 +86,18 @@ def test_guards_and_loops_are_followed(shapes) -> None:
     loop = {"loop": 3, "steps": ["t = t @ t"]}
     guard = {"guard": "left", "steps": [{"stop_if": "t[0, 0] > 1"}]}
 
-    found = shapes(["t = eye(3)", loop, guard], ["t = t.T"])
+    types = shapes(["t = eye(3)", loop, guard], ["t = t.T"])
 
-    assert found["t"] == Known("float64", (3, 3))
-    assert found["left"].dtype == "bool"
+    assert types["t"] == Known("float64", (3, 3))
+    assert types["left"].dtype == "bool"
 
 
-def test_what_a_run_makes_agrees(tmp_path: Path) -> None:
+def test_inferred_types_agree_with_a_run(tmp_path: Path) -> None:
     steps = ["X = rng.normal(size=(5, 2))", "i = argmin(X, axis=0)", "m = mean(X, axis=0)",
              "z = where(X > 0, 1, X)", "s = X[1:3, None]"]  # fmt: skip
     job = _job(tmp_path, [*steps], ["X = X"], "")
 
-    found = infer_job_types(job, lambda path, member: None).owned
+    types = infer_job_types(job, lambda path, member: None).owned
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 2))
@@ -108,4 +108,4 @@ def test_what_a_run_makes_agrees(tmp_path: Path) -> None:
         "z": np.where(x > 0, 1, x),
         "s": x[1:3, None],
     }.items():
-        assert found["local", name] == Known(value.dtype.name, value.shape)
+        assert types["local", name] == Known(value.dtype.name, value.shape)

@@ -52,8 +52,8 @@ def test_rows_of_blobs_are_known_as_the_blobs_are():
 
 def test_a_counter_gives_ints_and_a_class_what_it_likes():
     counter = Reader("c", CounterSource(), (Field("i", ""),))
-    own = Reader("o", CallSource("lib:R"), (Field("x", "x"),))
-    both = Reader("b", ZipSource((counter, own)), (Field("j", "i"), Field("x", "x")))
+    from_class = Reader("o", CallSource("lib:R"), (Field("x", "x"),))
+    both = Reader("b", ZipSource((counter, from_class)), (Field("j", "i"), Field("x", "x")))
 
     known = infer_record(both, {}, _headers)
 

@@ -61,7 +61,7 @@ def test_the_order_of_the_tasks_does_not_count(job):
     assert read_by(job(USE, MAKE), "use") == Known("float64", (4, 3))
 
 
-def test_what_no_reader_can_do_is_told_before_anything_runs(job):
+def test_impossible_reads_are_reported_before_anything_runs(job):
     with pytest.raises(SpecError, match=r"\(4, 3\).*\(4,\)") as caught:
         job(MAKE, 'task: use, read: q, steps: ["y = x @ zeros(4)"]')
     assert caught.value.faults[0].code == "E290"
@@ -107,13 +107,13 @@ def test_lengths_behind_the_first_count_where_records_are_joined(job):
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [("zeros((4, 3))", Known("float64", (None, 3))), ("n + 1", Known("int64", (None,))),
      ("'text'", Known())],
 )  # fmt: skip
-def test_records_that_are_read_together_are_joined(job, value, found):
+def test_records_that_are_read_together_are_joined(job, value, expected):
     make = f'task: make, steps: ["x = {value}"], write: {{q: [x]}}'
-    assert read_by(job(make, USE, queue="batch: 8"), "use") == found
+    assert read_by(job(make, USE, queue="batch: 8"), "use") == expected
 
 
 def test_what_a_callable_makes_is_not_known_behind_a_queue_either(job):
@@ -121,7 +121,7 @@ def test_what_a_callable_makes_is_not_known_behind_a_queue_either(job):
     assert read_by(job(make, USE), "use") == Known()
 
 
-def test_one_writer_of_which_nothing_is_known_leaves_nothing_known(job):
+def test_one_writer_of_unknown_type_makes_the_record_unknown(job):
     other = 'task: other, steps: [{call: "m:f", out: x}], write: {q: [x]}'
     assert read_by(job(MAKE, other, USE), "use") == Known()
 
@@ -138,8 +138,8 @@ def test_a_queue_that_nodes_share_carries_what_is_known(job):
     make = 'task: make, node: c, steps: ["x = zeros((4, 3))"], write: {q: [x]}'
     middle = "task: middle, node: b, read: q, steps: [x = x.T], write: {p: [x]}"
     end = "task: end, node: a, read: p, steps: [y = x * 1]"
-    found = job(end, middle, make, head=NODES)
-    assert read_by(found, "end") == Known("float64", (3, 4))
+    pipeline = job(end, middle, make, head=NODES)
+    assert read_by(pipeline, "end") == Known("float64", (3, 4))
 
 
 def test_writers_come_before_readers_unless_they_wait_for_each_other():

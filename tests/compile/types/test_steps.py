@@ -28,9 +28,9 @@ def find_faults(tmp_path):
 
     def of(*steps, init=INIT):
         lines = [HEAD, "init:", "  - task: a", "    steps:"]
-        lines += [f"      - {json.dumps(one)}" for one in init]
+        lines += [f"      - {json.dumps(step)}" for step in init]
         lines += ["epoch:", "  - task: b", "    steps:"]
-        lines += [f"      - {json.dumps(one)}" for one in steps]
+        lines += [f"      - {json.dumps(step)}" for step in steps]
         path = tmp_path / "t.yaml"
         path.write_text("\n".join(lines) + "\n")
         try:
@@ -38,7 +38,9 @@ def find_faults(tmp_path):
         except SpecError as error:
             faults = error.faults
         return [
-            (one.code, one.message) for one in faults if one.code[1:3] == "29" or one.code == "W138"
+            (fault.code, fault.message)
+            for fault in faults
+            if fault.code[1:3] == "29" or fault.code == "W138"
         ]
 
     return of
@@ -72,10 +74,10 @@ def find_faults(tmp_path):
     ids=str,
 )
 def test_what_cannot_be_computed_is_an_error(find_faults, step, code, part):
-    found = find_faults(step)
+    reported = find_faults(step)
 
-    assert [one[0] for one in found] == [code]
-    assert part in found[0][1]
+    assert [fault[0] for fault in reported] == [code]
+    assert part in reported[0][1]
 
 
 @pytest.mark.parametrize(
@@ -110,14 +112,14 @@ def test_what_may_be_computed_is_left_alone(find_faults, steps):
     ],
     ids=str,
 )
-def test_behind_a_condition_of_which_nothing_is_known_it_is_a_warning(find_faults, step):
-    (found,) = find_faults(step)
+def test_a_misfit_behind_an_unknown_condition_is_a_warning(find_faults, step):
+    (warning,) = find_faults(step)
 
-    assert found[0] == "W138"
-    assert found[1].endswith(", if this is reached")
+    assert warning[0] == "W138"
+    assert warning[1].endswith(", if this is reached")
 
 
-def test_an_error_stands_at_the_operand(tmp_path):
+def test_an_error_points_at_the_operand(tmp_path):
     path = tmp_path / "t.yaml"
     path.write_text(
         HEAD + "init: [{task: a, steps: ['x = zeros(3)', 'y = 2 * (x @ ones(4))']}]\n"
@@ -175,4 +177,4 @@ def test_names_that_reports_bind_are_not_known(tmp_path):
         warnings = compile_job(load_spec(str(path))).warnings
     except SpecError as error:
         warnings = error.faults
-    assert not [one for one in warnings if one.code == "E290"]
+    assert not [warning for warning in warnings if warning.code == "E290"]

@@ -43,7 +43,7 @@ def _part(item, names):
         return Const(None, ellipsis=True)
     if isinstance(item, slice):
         bounds = (item.start, item.stop, item.step)
-        return Slice(*(None if one is None else Const(one) for one in bounds))
+        return Slice(*(None if bound is None else Const(bound) for bound in bounds))
     if isinstance(item, np.ndarray | np.generic):
         name = f"i{len(names)}"
         names[name] = known_of(item)
@@ -56,17 +56,17 @@ def _agrees(shape, items):
     names = {}
     index = Sequence(tuple(_part(item, names) for item in items))
     try:
-        said = infer_index(known_of(array), index, lambda one: infer_expression(one, names))
+        inferred = infer_index(known_of(array), index, lambda part: infer_expression(part, names))
     except MisfitError as error:
-        said = error
+        inferred = error
     except UnclearError:
-        said = None
+        inferred = None
     try:
         done = array[tuple(items)]
     except (IndexError, ValueError, TypeError) as error:
         done = error
 
-    assert list(agree(said, done)) == []
+    assert list(agree(inferred, done)) == []
 
 
 @QUICK
@@ -95,13 +95,13 @@ def test_indices_at_length(data):
 )
 def test_items_that_are_not_there_are_reported(shape, index, part):
     with pytest.raises(MisfitError, match=part):
-        infer_index(Known("float64", shape), index, lambda one: scalar(one.value))
+        infer_index(Known("float64", shape), index, lambda expression: scalar(expression.value))
 
 
 def test_an_item_of_a_shape_is_a_number():
     shape = Known(items=(scalar(4), scalar(3)), sequence="tuple")
 
-    assert infer_index(shape, Const(-1), lambda one: scalar(one.value)) == scalar(3)
+    assert infer_index(shape, Const(-1), lambda part: scalar(part.value)) == scalar(3)
 
 
 def test_of_a_value_without_a_shape_nothing_is_known():
@@ -121,5 +121,5 @@ def test_of_a_value_without_a_shape_nothing_is_known():
     ],
     ids=str,
 )
-def test_axes_of_index_arrays_stand_where_numpy_puts_them(items):
+def test_axes_of_index_arrays_are_where_numpy_puts_them(items):
     _agrees((2, 3, 4, 5), items)

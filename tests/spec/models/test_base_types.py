@@ -46,9 +46,9 @@ def test_how_often_is_more_than_never(value):
 
 @pytest.mark.parametrize("value", ["x + 1", "", True, 3, 2.5, ["a", 1], [["a"], "b"]])
 def test_expressions_are_text_numbers_bools_and_lists(value):
-    found = _checked("Expression", value)
+    checked = _checked("Expression", value)
 
-    assert found == (tuple(_tuples(value)) if isinstance(value, list) else value)
+    assert checked == (tuple(_tuples(value)) if isinstance(value, list) else value)
 
 
 def _tuples(value):
@@ -82,7 +82,7 @@ def test_nothing_is_converted(kind, value):
         _checked(kind, value)
 
 
-def test_a_whole_number_may_stand_for_a_float():
+def test_an_integer_is_accepted_as_a_float():
     assert _checked("Float", 3) == 3.0
 
 
@@ -95,9 +95,9 @@ def test_kinds(value, kind):
 
 
 def _all_models(model=values.Model):
-    for one in model.__subclasses__():
-        yield one
-        yield from _all_models(one)
+    for subclass in model.__subclasses__():
+        yield subclass
+        yield from _all_models(subclass)
 
 
 def test_no_key_has_a_bound_that_its_scalar_type_would_lose():
@@ -107,7 +107,7 @@ def test_no_key_has_a_bound_that_its_scalar_type_would_lose():
         (model.__name__, name)
         for model in _all_models()
         for name, field in fields_of(model)
-        if any(isinstance(one, values.Scalar) for one in field.metadata[1:])
+        if any(isinstance(metadata, values.Scalar) for metadata in field.metadata[1:])
     ]
     assert lost == []
 
@@ -120,11 +120,11 @@ def test_a_part_whose_model_is_deferred_is_of_that_model():
     assert _job(queues={"q": {"capacity": 3}}).queues == {"q": QueueSpec(capacity=3)}
 
 
-def test_errors_in_a_deferred_model_are_at_their_places_in_the_whole():
+def test_errors_in_a_deferred_model_have_their_full_path():
     with pytest.raises(ValidationError) as caught:
         _job(queues={"q": {"capacity": 0, "shred": 1}, "r": 3})
 
-    assert [one["loc"] for one in caught.value.errors()] == [
+    assert [error["loc"] for error in caught.value.errors()] == [
         ("queues", "q", "capacity"),
         ("queues", "q", "shred"),
         ("queues", "r"),

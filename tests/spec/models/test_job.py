@@ -158,7 +158,7 @@ def test_members_of_a_counted_node_collide():
     assert fault.message == "two nodes have the name 'w_1'"
 
 
-def test_a_family_that_collides_is_told_once():
+def test_a_colliding_family_is_reported_once():
     assert len(_node_faults("  w: {count: 50}\n  W: {count: 50}\n")) == 1
 
 

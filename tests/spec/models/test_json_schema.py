@@ -77,7 +77,7 @@ BAD = [
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def checker_output(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bad")
     paths = [write(folder, f"{HEADER}{body}\n", f"{n}.yaml") for n, body in enumerate(BAD)]
     return _checked(*paths).stdout
@@ -85,8 +85,8 @@ def told(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(len(BAD)), ids=BAD)
-def test_bad_specs_do_not(told, number):
-    assert f"/{number}.yaml::" in told
+def test_bad_specs_do_not(checker_output, number):
+    assert f"/{number}.yaml::" in checker_output
 
 
 @pytest.mark.long

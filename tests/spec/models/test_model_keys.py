@@ -25,7 +25,7 @@ def test_tags_of_steps_are_in_no_file():
     assert located == Located(path, is_key=False, model=LoopStep)
 
 
-def test_a_tag_that_equals_a_key_is_told_from_it():
+def test_a_tag_that_equals_a_key_is_distinguished_from_it():
     located = _located(epoch=[{"task": "t", "steps": [{"loop": {}, "steps": []}]}])
 
     assert located.path == ("epoch", 0, "steps", 0, "loop")
@@ -38,7 +38,7 @@ def test_tags_of_short_and_long_forms_are_in_no_file():
     assert _located(checkpoint="some").path == ("checkpoint",)
 
 
-def test_faults_of_keys_are_told_from_those_of_values():
+def test_faults_of_keys_are_distinguished_from_those_of_values():
     assert _located(nets={"a b": []}) == Located(("nets", "a b"), is_key=True, model=None)
 
 

@@ -2,5 +2,5 @@ from jobrun.graph.effects import DECLARED, declared_keys
 
 
 def test_a_declared_kind_of_step_has_its_first_key_as_its_form():
-    for form, kind in DECLARED.items():
-        assert next(iter(declared_keys(kind).values())).name == form
+    for key, kind in DECLARED.items():
+        assert next(iter(declared_keys(kind).values())).name == key

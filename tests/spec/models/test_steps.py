@@ -23,22 +23,22 @@ def test_each_form_has_an_example():
     assert tuple(STEPS) == FORMS
 
 
-@each_case("form", FORMS)
-def test_each_form_is_told_by_its_key(form):
-    step = _step(STEPS[form])
+@each_case("key", FORMS)
+def test_each_step_kind_is_recognised_by_its_key(key):
+    step = _step(STEPS[key])
 
-    assert step_form(STEPS[form]) == form
-    assert step_form(step) == form
-
-
-@each_case("form", [form for form in FORMS if form != "op"])
-def test_each_form_is_closed(form):
-    assert _kinds(STEPS[form] | {"unknown": 1}) == ["extra_forbidden"]
+    assert step_form(STEPS[key]) == key
+    assert step_form(step) == key
 
 
-@each_case("form", FORMS)
-def test_each_form_says_in_yaml_what_it_was_read_from(form):
-    step = _step(STEPS[form])
+@each_case("key", [key for key in FORMS if key != "op"])
+def test_each_step_kind_refuses_unknown_keys(key):
+    assert _kinds(STEPS[key] | {"unknown": 1}) == ["extra_forbidden"]
+
+
+@each_case("key", FORMS)
+def test_each_step_kind_is_dumped_as_it_was_read(key):
+    step = _step(STEPS[key])
 
     again = step.model_dump(by_alias=True, mode="json", exclude_unset=True)
 
@@ -62,7 +62,7 @@ def test_the_arguments_of_an_operator_are_its_own():
     assert step.model_extra == {"axis": 1, "where": None}
 
 
-def test_stop_stands_alone_or_beside_stop_if():
+def test_stop_is_alone_or_with_stop_if():
     assert isinstance(_step({"stop": "a"}), StopStep)
     assert isinstance(_step({"stop": "a", "stop_if": "b"}), StopIfStep)
 
@@ -72,9 +72,9 @@ def test_a_callable_has_a_module_and_a_name(name):
     assert _kinds({"call": name}) == ["string_pattern_mismatch"]
 
 
-@pytest.mark.parametrize("form", ["load", "save", "metric", "pull"])
-def test_an_empty_mapping_does_nothing_and_is_refused(form):
-    assert _kinds({form: {}}) == ["too_short"]
+@pytest.mark.parametrize("key", ["load", "save", "metric", "pull"])
+def test_an_empty_mapping_does_nothing_and_is_refused(key):
+    assert _kinds({key: {}}) == ["too_short"]
 
 
 def test_a_report_has_an_interval():

@@ -110,11 +110,11 @@ KINDS = [
 ]  # fmt: skip
 
 
-@each_case(("body", "code", "place", "path", "message", "mend"), KINDS)
-def test_each_kind_of_error(body, code, place, path, message, mend):
+@each_case(("body", "code", "position", "path", "message", "mend"), KINDS)
+def test_each_kind_of_error(body, code, position, path, message, mend):
     fault = _fault(body)
 
-    assert (fault.code, str(fault.where), fault.path) == (code, f"job.yaml:{place}", path)
+    assert (fault.code, str(fault.where), fault.path) == (code, f"job.yaml:{position}", path)
     words = "in YAML 1.1 and" if message == "two" else message
     assert words in fault.message
     assert mend in fault.mend
@@ -126,7 +126,7 @@ def test_another_version_of_the_language():
     assert (fault.code, str(fault.where), fault.mend) == ("E029", "job.yaml:1:9", "write jobrun: 1")
 
 
-def test_a_missing_name_is_told_at_the_start():
+def test_a_missing_name_is_reported_at_the_start():
     fault = _fault("", header="jobrun: 1\n")
 
     assert (fault.code, fault.path, fault.where.line) == ("E020", "name", 1)

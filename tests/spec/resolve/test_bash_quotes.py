@@ -59,7 +59,7 @@ def test_a_value_is_one_word_and_no_command(tmp_path, monkeypatch, value):
     shown = _words(tmp_path, monkeypatch, "\n      - run: |\n          ".join(LINES), value)
 
     assert dict(zip(LINES, shown, strict=True)) == {
-        line: [one.replace("{}", value) for one in expected] for line, expected in LINES.items()
+        line: [word.replace("{}", value) for word in expected] for line, expected in LINES.items()
     }
     assert not list(tmp_path.glob("INJ*"))
 
@@ -84,10 +84,10 @@ def test_a_value_of_the_environment_is_one_word_too(tmp_path, monkeypatch):
 
 
 def test_the_directory_of_the_run_may_have_spaces(tmp_path, monkeypatch):
-    place = tmp_path / "a folder"
-    place.mkdir()
-    [[shown]] = _words(place, monkeypatch, "./show ${run.dir}/artifacts/x", "")
-    assert shown == f"{only_run(place / 'runs')}/artifacts/x"
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    [[shown]] = _words(folder, monkeypatch, "./show ${run.dir}/artifacts/x", "")
+    assert shown == f"{only_run(folder / 'runs')}/artifacts/x"
 
 
 def test_raw_makes_a_value_a_part_of_the_line(tmp_path, monkeypatch):
@@ -127,8 +127,8 @@ def test_the_same_line_with_another_value_is_another_spec(tmp_path):
 
     path = tmp_path / "shell.yaml"
     path.write_text(_spec("echo ${p}", "one"))
-    one = load_spec(str(path))
-    two = load_spec(str(path), overrides=["params.p=two"])
-    assert spec_digest(one) != spec_digest(two)
-    assert "echo ${p}" in dump_resolved(one)
-    assert shlex.quote("one") not in one.spec.epoch[0].steps[0].run
+    first = load_spec(str(path))
+    second = load_spec(str(path), overrides=["params.p=two"])
+    assert spec_digest(first) != spec_digest(second)
+    assert "echo ${p}" in dump_resolved(first)
+    assert shlex.quote("one") not in first.spec.epoch[0].steps[0].run

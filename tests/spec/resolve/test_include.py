@@ -78,7 +78,7 @@ def test_a_cycle_is_a_fault_at_the_include(tmp_path, names):
     assert "includes itself" in fault.message
 
 
-def test_a_missing_include_is_told_at_the_include(tmp_path):
+def test_a_missing_include_is_reported_at_the_include(tmp_path):
     write(tmp_path, "jobrun: 1\ninclude: [no.yaml]\n")
 
     (fault,) = _tree(tmp_path)[0].faults

@@ -55,10 +55,10 @@ def test_paths(text, path):
     ],
 )  # fmt: skip
 def test_values_are_those_of_the_spec_language(text, value):
-    found = _parsed(f"a={text}")[1]
+    parsed = _parsed(f"a={text}")[1]
 
-    assert found == value
-    assert type(found) is type(value)
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
 @each_case(

@@ -25,17 +25,17 @@ def _fault(body):
 
 
 def test_short_params_take_their_type_from_the_value():
-    found = _values("a: 1\nb: 1e-4\nc: true\nd: no\ne: '1'\n")
+    values = _values("a: 1\nb: 1e-4\nc: true\nd: no\ne: '1'\n")
 
-    assert found == {"a": 1, "b": 1e-4, "c": True, "d": "no", "e": "1"}
-    assert [type(value) for value in found.values()] == [int, float, bool, str, str]
+    assert values == {"a": 1, "b": 1e-4, "c": True, "d": "no", "e": "1"}
+    assert [type(value) for value in values.values()] == [int, float, bool, str, str]
 
 
 def test_long_params_take_the_type_they_declare():
-    found = _values("a: {type: float, default: 1}\nb: {default: 2}\nc: {type: text, default: x}\n")
+    values = _values("a: {type: float, default: 1}\nb: {default: 2}\nc: {type: text, default: x}\n")
 
-    assert found == {"a": 1.0, "b": 2, "c": "x"}
-    assert type(found["a"]) is float
+    assert values == {"a": 1.0, "b": 2, "c": "x"}
+    assert type(values["a"]) is float
 
 
 def test_a_param_may_use_those_above_it_and_the_environment():

@@ -28,11 +28,11 @@ def _substituted(text, seed=7, **environment):
 def test_references(text, value):
     if value is None:
         text, value = "['${k}', 'x${k}']", [3, "x3"]
-    substitution, found = _substituted(text)
+    substitution, substituted = _substituted(text)
 
     assert substitution.faults == []
-    assert found == value
-    assert type(found) is type(value)
+    assert substituted == value
+    assert type(substituted) is type(value)
 
 
 @each_case(
@@ -46,11 +46,11 @@ def test_references(text, value):
     ],
 )  # fmt: skip
 def test_environment(text, environment, value):
-    substitution, found = _substituted(f"'{text}'", **environment)
+    substitution, substituted = _substituted(f"'{text}'", **environment)
 
     assert substitution.faults == []
-    assert found == value
-    assert type(found) is type(value)
+    assert substituted == value
+    assert type(substituted) is type(value)
 
 
 def test_only_digests_of_environment_values_are_kept():
@@ -87,13 +87,13 @@ def test_bytes_that_are_no_text_are_digested():
         ("'${x:-1}'", "E037", "passes it to the shell"),
     ],
 )
-def test_what_stands_for_nothing_is_a_fault(text, code, words):
-    substitution, found = _substituted(text)
+def test_an_unknown_reference_is_a_fault(text, code, words):
+    substitution, substituted = _substituted(text)
 
     (fault,) = substitution.faults
     assert (fault.code, fault.path, fault.where.column) == (code, "a", 4)
     assert words in fault.mend
-    assert found == text.strip("'")
+    assert substituted == text.strip("'")
 
 
 def test_all_faults_are_kept():
@@ -102,7 +102,7 @@ def test_all_faults_are_kept():
     assert [fault.path for fault in substitution.faults] == ["a[0]", "a[2]"]
 
 
-def test_a_seed_that_is_not_known_yet_stands_for_nothing():
+def test_an_unknown_seed_is_a_fault():
     substitution, _ = _substituted("'${run.seed}'", seed=None)
 
     assert len(substitution.faults) == 1

@@ -28,12 +28,12 @@ def test_a_tree_becomes_plain_data():
     assert plain(TREE) == {"a": [1, "x"]}
 
 
-def test_what_is_shared_becomes_separate():
+def test_shared_nodes_become_separate_data():
     shared = Sequence([], PLACE)
 
-    one, other = plain(Sequence([shared, shared], PLACE))
+    first, second = plain(Sequence([shared, shared], PLACE))
 
-    assert one is not other
+    assert first is not second
 
 
 def test_children_are_found_by_key_and_index():
@@ -82,11 +82,11 @@ def source():
     return SourceMap(read_document(TEXT, "job.yaml").root)
 
 
-def test_a_value_has_a_place(source):
+def test_a_value_has_a_position(source):
     assert source.at(("epoch", 0, "steps", 0)) == Origin("job.yaml", 4, 9, 8, 9)
 
 
-def test_a_key_has_a_place(source):
+def test_a_key_has_a_position(source):
     assert source.key(("epoch", 0, "steps")) == Origin("job.yaml", 3, 5, 5, 5)
 
 
@@ -94,15 +94,15 @@ def test_an_item_of_a_list_is_its_own_key(source):
     assert source.key(("epoch", 0, "steps", 0)) == source.at(("epoch", 0, "steps", 0))
 
 
-@pytest.mark.parametrize("rest", [("in",), ("in", 0), (7,), ("in", "a", 3)])
-def test_what_is_not_there_has_the_place_of_what_is_around_it(source, rest):
+@pytest.mark.parametrize("missing", [("in",), ("in", 0), (7,), ("in", "a", 3)])
+def test_a_missing_node_has_the_position_of_its_parent(source, missing):
     path = ("epoch", 0, "steps", 0)
 
-    assert source.at((*path, *rest)) == source.at(path)
-    assert source.key((*path, *rest)) == source.at(path)
+    assert source.at((*path, *missing)) == source.at(path)
+    assert source.key((*path, *missing)) == source.at(path)
 
 
-def test_the_whole_has_a_place(source):
+def test_the_root_has_a_position(source):
     assert source.at(()).line == 1
     assert source.key(()).line == 1
 
@@ -118,6 +118,6 @@ def test_a_fault_inside_an_expression_has_its_column(source):
     assert source.at(("epoch", 0, "steps", 0)).inside(4).column == 13
 
 
-def test_a_path_finds_what_stands_there(source):
+def test_a_path_finds_its_node(source):
     assert source.node(("epoch", 0, "task")).value == "t"
     assert source.node(("epoch", 1)) is None

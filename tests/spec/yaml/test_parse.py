@@ -17,7 +17,7 @@ def _read(text):
     return read_document(text, "job.yaml")
 
 
-def _place(text, *path):
+def _position(text, *path):
     node = _read(text).root
     for segment in path:
         node = node.values[segment] if isinstance(node, Mapping) else node.items[segment]
@@ -35,7 +35,7 @@ def test_a_document_becomes_plain_data():
 
 
 @each_case(
-    ("text", "place"),
+    ("text", "position"),
     [
         ("a: word", (1, 4, 4, 4)),
         ("a:  word  # note", (1, 5, 4, 5)),
@@ -56,8 +56,8 @@ def test_a_document_becomes_plain_data():
         ("a:\n  - 1\n  - 2", (2, 3, 1, 0)),
     ],
 )
-def test_places_of_values(text, place):
-    assert _place(text, "a" if text[0] == "a" else "ü") == place
+def test_positions_of_values(text, position):
+    assert _position(text, "a" if text[0] == "a" else "ü") == position
 
 
 def test_places_of_keys():
@@ -67,14 +67,14 @@ def test_places_of_keys():
 
 
 def test_places_count_lines_as_an_editor_does():
-    assert _place("a: 1\r\n\r\nb: 2\r\n", "b") == (3, 4, 1, 4)
+    assert _position("a: 1\r\n\r\nb: 2\r\n", "b") == (3, 4, 1, 4)
 
 
-def test_an_alias_stands_for_its_value_and_keeps_the_place_of_it():
+def test_an_alias_has_the_value_and_position_of_its_anchor():
     text = "a: &x {b: 1}\nc: *x\n"
 
     assert plain(_read(text).root) == {"a": {"b": 1}, "c": {"b": 1}}
-    assert _place(text, "c", "b") == (1, 11, 1, 11)
+    assert _position(text, "c", "b") == (1, 11, 1, 11)
 
 
 def test_the_last_anchor_of_a_name_holds():
@@ -95,7 +95,7 @@ def test_a_quoted_merge_sign_is_a_key():
     assert plain(_read("a: {'<<': 1}\n").root) == {"a": {"<<": 1}}
 
 
-def test_reading_goes_on_behind_a_fault():
+def test_reading_continues_after_a_fault():
     document = _read("a: 1\na: 2\nb: !!str 3\n4: d\ne: *no\n")
 
     assert [fault.code for fault in document.faults] == ["E010", "E012", "E011", "E013"]

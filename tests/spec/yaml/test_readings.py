@@ -17,7 +17,7 @@ def test_an_octal_number_has_two_readings():
     )
 
 
-def test_a_number_no_octal_can_be_is_told_of_its_zero():
+def test_the_fault_of_a_number_that_is_no_octal_names_its_zero():
     message, mend = both_readings("08", "a number", "number")
 
     assert "leading zero" in message

@@ -51,8 +51,10 @@ def _other(item, rng):
             return rng.choice(string.digits)
         return rng.choice("abtxy_") if letter in string.ascii_letters else letter
 
-    kept = rng.random()
-    return "".join(other(one) if rng.random() > kept else one for one in item)
+    share_kept = rng.random()
+    return "".join(
+        other(character) if rng.random() > share_kept else character for character in item
+    )
 
 
 def _whole(text):
@@ -64,24 +66,24 @@ def _whole(text):
 
 def _is_same(text):
     try:
-        found = read_document(text, "job.yaml")
+        document = read_document(text, "job.yaml")
     except SpecError as error:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(parse, "_read_large", lambda *_: None)
             with pytest.raises(SpecError) as whole:
                 read_document(text, "job.yaml")
         return error.faults == whole.value.faults
-    return (repr(found.root), list(found.faults)) == _whole(text)
+    return (repr(document.root), list(document.faults)) == _whole(text)
 
 
 def test_an_item_of_the_shape_of_an_earlier_one_is_not_parsed():
-    text = "tasks:\n" + "".join(ITEMS[0].replace("1", str(one)) for one in range(1, 10))
+    text = "tasks:\n" + "".join(ITEMS[0].replace("1", str(number)) for number in range(1, 10))
 
-    found = find_repeated_items(text)
+    repeated = find_repeated_items(text)
 
-    assert [*found.marked] == list(range(7, 47, 5))
-    assert "x9" not in found.text
-    assert found.text.count("\n") == text.count("\n")
+    assert [*repeated.marked] == list(range(7, 47, 5))
+    assert "x9" not in repeated.text
+    assert repeated.text.count("\n") == text.count("\n")
     assert _is_same(text)
 
 
@@ -108,7 +110,7 @@ def test_items_of_different_shapes_may_be_mixed():
 
 
 def test_the_items_of_a_single_item_may_repeat_each_other():
-    steps = "".join(f"  - {{op: f, in: [x{one}], out: y}}\n" for one in range(10))
+    steps = "".join(f"  - {{op: f, in: [x{number}], out: y}}\n" for number in range(10))
     text = "tasks:\n- task: a\n  steps:\n" + steps
 
     assert len(find_repeated_items(text).marked) == 9

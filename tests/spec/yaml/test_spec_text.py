@@ -13,7 +13,7 @@ def _fault(call, *args):
     return caught.value.faults[0]
 
 
-def test_text_is_read_as_it_stands(tmp_path):
+def test_text_is_read_unchanged(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_bytes("a: é\r\nb: \t1\n".encode())
 
@@ -46,7 +46,7 @@ def test_a_program_in_place_of_a_spec_is_answered_with_the_command_that_takes_it
     assert "jobrun new script" in raised.value.faults[0].mend
 
 
-def test_a_missing_folder_is_told():
+def test_a_missing_folder_is_reported():
     assert _fault(read_text, "/no/such/folder/job.yaml", "job.yaml").mend == "check its directory"
 
 
@@ -78,7 +78,7 @@ def test_no_descriptor_is_left_open(tmp_path):
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_bad_byte_is_told_by_line_and_column():
+def test_a_bad_byte_is_reported_by_line_and_column():
     fault = _fault(decode, "a: é\nb: ".encode() + b"\xff", "job.yaml")
 
     assert str(fault.where) == "job.yaml:2:4"
@@ -89,7 +89,7 @@ def test_half_a_character_at_the_end_is_a_bad_byte():
     assert str(_fault(decode, "a: é".encode()[:-1], "job.yaml").where) == "job.yaml:1:4"
 
 
-def test_all_hidden_characters_are_told_up_to_ten():
+def test_up_to_ten_hidden_characters_are_reported():
     with pytest.raises(SpecError) as caught:
         decode(b"a: \x01\x02\nb: \x03", "job.yaml")
     assert [str(fault.where) for fault in caught.value.faults] == [

@@ -41,7 +41,7 @@ def test_a_bracket_that_never_closes(text):
     assert (fault.code, fault.message) == ("E005", "a bracket is never closed")
 
 
-def test_a_bracket_closed_too_late_is_told_where_it_opens():
+def test_a_bracket_closed_too_late_is_reported_where_it_opens():
     fault = _fault("a: [1, 2\nb: 3\n")
 
     assert (fault.code, str(fault.where)) == ("E005", "job.yaml:1:4")
@@ -70,7 +70,7 @@ def test_the_words_of_the_parser_become_plain(text, words):
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "position"),
     [
         ('a: 1\nb: "two\nc: 3\n', "job.yaml:2:4"),
         ("a: 1\nbcd\ne: 3\n", "job.yaml:2:1"),
@@ -79,11 +79,11 @@ def test_the_words_of_the_parser_become_plain(text, words):
         ('a: "bc\\q"', "job.yaml:1:7"),
     ],
 )
-def test_a_place_is_never_behind_the_end(text, place):
-    assert str(_fault(text).where) == place
+def test_a_position_is_never_behind_the_end(text, position):
+    assert str(_fault(text).where) == position
 
 
-def test_an_error_without_a_place_is_told_at_the_start():
+def test_an_error_without_a_position_is_reported_at_the_start():
     fault = syntax_fault(yaml.YAMLError("it broke\nbadly"), "a", "job.yaml")
 
     assert (fault.message, str(fault.where)) == ("not valid YAML: it broke", "job.yaml:1:1")

@@ -20,46 +20,48 @@ def _scalar(text, column):
 
 
 def test_events_become_a_tree():
-    made = Builder("job.yaml", "[a, 1]")
+    tree_builder = Builder("job.yaml", "[a, 1]")
 
-    made.read([events.SequenceStartEvent(None, None, True, _mark(0), _mark(1), flow_style=True)])
-    made.read([_scalar("a", 1)])
-    made.read([_scalar("1", 4)])
-    made.read([events.SequenceEndEvent(_mark(5), _mark(6))])
+    tree_builder.read(
+        [events.SequenceStartEvent(None, None, True, _mark(0), _mark(1), flow_style=True)]
+    )
+    tree_builder.read([_scalar("a", 1)])
+    tree_builder.read([_scalar("1", 4)])
+    tree_builder.read([events.SequenceEndEvent(_mark(5), _mark(6))])
 
-    assert made.root == Sequence(
+    assert tree_builder.root == Sequence(
         [Scalar("a", ("job.yaml", 1, 2, 1, 2)), Scalar(1, ("job.yaml", 1, 5, 1, 5))],
         ("job.yaml", 1, 1, 6, 0),
     )
-    assert made.faults == []
+    assert tree_builder.faults == []
 
 
-def test_events_that_say_nothing_are_passed_over():
-    made = Builder("job.yaml", "")
+def test_stream_events_are_ignored():
+    tree_builder = Builder("job.yaml", "")
 
-    made.read([events.StreamStartEvent()])
-    made.read([events.StreamEndEvent()])
+    tree_builder.read([events.StreamStartEvent()])
+    tree_builder.read([events.StreamEndEvent()])
 
-    assert made.root is None
+    assert tree_builder.root is None
 
 
-def test_the_budget_counts_what_aliases_stand_for(monkeypatch):
+def test_the_budget_counts_the_values_of_aliases(monkeypatch):
     monkeypatch.setattr(builder, "MOST_VALUES", 20)
-    made = "a: &a [1, 2, 3, 4]\nb: [*a, *a]\n"
+    text = "a: &a [1, 2, 3, 4]\nb: [*a, *a]\n"
 
-    assert read_document(made, "job.yaml").faults == ()
+    assert read_document(text, "job.yaml").faults == ()
     with pytest.raises(Exception, match="more than 20 values"):
-        read_document(made + "c: [*a, *a]\n", "job.yaml")
+        read_document(text + "c: [*a, *a]\n", "job.yaml")
 
 
-def test_reading_stops_with_its_fault_kept():
-    made = Builder("job.yaml", "")
-    made.read([events.DocumentStartEvent(_mark(0), _mark(0))])
+def test_the_fault_that_stops_reading_is_kept():
+    tree_builder = Builder("job.yaml", "")
+    tree_builder.read([events.DocumentStartEvent(_mark(0), _mark(0))])
 
     with pytest.raises(StopReadingError):
-        made.read([events.DocumentStartEvent(_mark(0), _mark(0))])
+        tree_builder.read([events.DocumentStartEvent(_mark(0), _mark(0))])
 
-    assert [fault.code for fault in made.faults] == ["E008"]
+    assert [fault.code for fault in tree_builder.faults] == ["E008"]
 
 
 @pytest.mark.parametrize(
