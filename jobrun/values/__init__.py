@@ -10,5 +10,6 @@
   ``shared_parts``: memory, generators and objects that two values share; ``overlapping_arrays``:
   arrays of one value. ``left_out_attributes``: what adapters leave out.
 - ``structure_digest``: how a container is put together, as a digest.
+- ``tree_survey``: the same questions about trees of small objects, answered at the speed of C.
 - ``change_detection``: whether a callable changed a container or object that it was lent.
 """

@@ -9,7 +9,9 @@ compared, since they are read-only.
 from __future__ import annotations
 
 import marshal
+import pickle
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field
 from operator import is_
 from typing import Any
@@ -25,13 +27,15 @@ from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value
-from jobrun.values.compare import same_bits
+from jobrun.values.compare import find_difference, same_bits
 from jobrun.values.copies import detach
 from jobrun.values.object_state import class_name, take_state
 from jobrun.values.pytorch import is_module
 from jobrun.values.shared_parts import find_common_part, mutable_parts
 from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row, value_bytes
+from jobrun.values.tree_survey import survey
 
+_PROTOCOL = 5
 _SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096
 _NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
@@ -56,6 +60,19 @@ class Loan:
     # What is lent, by the ``id`` of what it replaces, which ``_value`` keeps.
     _stand_ins: dict[int, Any] = field(default_factory=dict)
     _value: Value = None
+    # What it was, where it is lent itself.
+    _pickled: bytes | None = None
+
+    @property
+    def is_itself(self) -> bool:
+        """Return whether the borrower has the container itself."""
+        return self._pickled is not None
+
+    def original(self) -> Value:
+        """Make the container again as it was when it was lent itself."""
+        assert self._pickled is not None  # noqa: S101 - the caller has asked
+        # From this process, never from a file.
+        return pickle.loads(self._pickled)  # noqa: S301
 
     def arrays(self, name: str) -> list[tuple[str, Path, np.ndarray[Any, Any]]]:
         """Return the read-only views of arrays in the container, with a name and their paths."""
@@ -83,6 +100,14 @@ class Loan:
 
     def change(self) -> Path | None:
         """Return the path of the first change that a callable made in its argument, or None."""
+        if self._pickled is not None:
+            try:
+                if pickle.dumps(self._value, _PROTOCOL) == self._pickled:
+                    return None
+                difference = find_difference(self.original(), self._value)
+            except Exception:  # noqa: BLE001 - it holds now what it did not hold before
+                return ()
+            return difference and difference.path
         if self._copied is not None:
             return None if same_bits(*self._copied) else ()
         for container, path, before in self._inside:
@@ -98,16 +123,23 @@ class Loan:
         return None
 
 
-def lend(value: Value, writable: Mapping[int, Any] | None = None) -> Loan:
+def lend(value: Value, writable: Mapping[int, Any] | None = None, *, itself: bool = False) -> Loan:
     """Copy a container for a callable, with read-only views of arrays, to detect changes.
 
     Args:
         value: The container.
         writable: Parts that the callable may change, by ``id``: these are lent themselves.
+        itself: Nothing else changes it meanwhile, so that it may be lent itself, if it has no
+            arrays. Whether it has changed is then seen by a pickle in memory, which is made by C.
 
     Raises:
         TaskFailedError: E202, something in it is of a kind that no blob can hold.
     """
+    surveyed = survey(value) if itself and not writable else None
+    if surveyed is not None and surveyed.is_exclusive and surveyed.may_be_pickled():
+        # A class that pickle does not find by its name, or a tree that is too deep.
+        with suppress(Exception):
+            return Loan(value, _value=value, _pickled=pickle.dumps(value, _PROTOCOL))
     met: dict[int, Any] = dict(writable) if writable else {}
     loan = Loan(_stand_ins=met, _value=value)
     try:

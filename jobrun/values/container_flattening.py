@@ -118,6 +118,8 @@ def is_record(value: Value) -> bool:
 
 def unbound_classes(value: Value) -> list[str]:
     """List the classes, by name, of values in a container that are not imported."""
+    if not dataclasses_and_tuples.exist_unbound():
+        return []
     found: dict[str, None] = {}
     seen: set[int] = set()
     kept: list[Any] = []

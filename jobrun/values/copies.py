@@ -32,13 +32,15 @@ _NUMBERS = (np.number, np.bool_)
 # There is one object for each of numpy's own dtypes; one with metadata or of foreign byte order is
 # another. Blobs can hold all of these.
 _NATIVE_DTYPES = frozenset(id(np.dtype(code)) for code in "?bBhHiIlLqQefdFD")
+# Gets a value's name, its parts, and what a load would make of these.
+NoteRemade = Callable[[str, trees.Parts, Value], None]
 _ADAPTER_MEND = (
     "let the adapter's get return all that make needs to make an equal value; 'jobrun explain "
     "adapters' shows one"
 )
 
 
-def _ignore(*_: object) -> None:
+def ignore_remade(*_: object) -> None:
     """Note nothing."""
 
 
@@ -112,9 +114,7 @@ def take_over(
     return detach(value, name, note_gaps)
 
 
-def boundary_form(
-    value: Value, name: str = "?", note_remade: Callable[[str, trees.Parts, Value], None] = _ignore
-) -> Value:
+def boundary_form(value: Value, name: str = "?", note_remade: NoteRemade = ignore_remade) -> Value:
     """Copy a blob's value into gapless memory of its own, unless it already owns such memory.
 
     That is, of an array: memory of its own, aligned, writable, without gaps, in the axis order that
@@ -145,6 +145,24 @@ def boundary_form(
     if value.dtype.hasobject:
         require_storable(value, name)
     return value if has_boundary_form(value) else dense_copy(value)
+
+
+def require_remakeable(value: Value, name: str, note_remade: NoteRemade = ignore_remade) -> None:
+    """Require of a container that what a load would make of it is the same.
+
+    Args:
+        value: The container.
+        name: For errors.
+        note_remade: As of ``boundary_form``.
+
+    Raises:
+        TaskFailedError: E202, it cannot be kept, or not be made again; E258.
+    """
+    parts = _flattened(value, name)
+    if parts.adapted:
+        remade = _copied(parts, name, boundary_form)
+        if parts.checked:
+            note_remade(name, parts, remade)
 
 
 def has_boundary_form(array: np.ndarray[Any, Any]) -> bool:

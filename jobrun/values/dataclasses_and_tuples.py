@@ -7,6 +7,8 @@ never imported: what a file names is not run.
 from __future__ import annotations
 
 import sys
+import threading
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -24,8 +26,33 @@ _OBJECT_METHODS = (
 )
 
 
+class Unbound:
+    """A value whose class is not loaded. All that exist are known, which are seldom any."""
+
+    __slots__ = ("__weakref__",)
+
+
+_unbound: list[weakref.ref[Unbound]] = []
+_unbound_lock = threading.Lock()
+
+
+def note_unbound(value: Any) -> Any:
+    """Record that a value without its class exists; return it."""
+    with _unbound_lock:
+        _unbound.append(weakref.ref(value))
+    return value
+
+
+def exist_unbound() -> bool:
+    """Return whether this process has any value whose class is not loaded."""
+    with _unbound_lock:
+        while _unbound and _unbound[-1]() is None:
+            _unbound.pop()
+        return bool(_unbound)
+
+
 @dataclass(frozen=True, slots=True)
-class UnboundRecord:
+class UnboundRecord(Unbound):
     """A record (named tuple or dataclass) whose class is not loaded; to read and pass on.
 
     Attributes:
@@ -140,7 +167,7 @@ def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
     """
     kind = _expected(name, "tuple", items)
     if kind is None:
-        return UnboundRecord(name, "tuple", dict(items))
+        return note_unbound(UnboundRecord(name, "tuple", dict(items)))
     return tuple.__new__(kind, [items[one] for one in _field_names(kind)])
 
 
@@ -151,7 +178,9 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
         ValueError: The class has other fields.
     """
     kind = _expected(name, "fields", names)
-    return UnboundRecord(name, "fields", {}) if kind is None else object.__new__(kind)
+    if kind is None:
+        return note_unbound(UnboundRecord(name, "fields", {}))
+    return object.__new__(kind)
 
 
 def fill_fields(made: Any, items: Mapping[str, Any]) -> None:

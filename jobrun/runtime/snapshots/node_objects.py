@@ -23,7 +23,8 @@ from jobrun.values import container_flattening as trees
 from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
-from jobrun.values.copies import detach_state
+from jobrun.values.container_flattening import is_tree
+from jobrun.values.copies import NoteRemade, detach_state, ignore_remade, require_remakeable
 from jobrun.values.object_state import ObjectState, class_name, put_state
 from jobrun.values.overlapping_arrays import Pair, Path, find_overlapping
 from jobrun.values.pytorch import GRADIENTS
@@ -31,6 +32,7 @@ from jobrun.values.shared_parts import (
     find_shared_parts,
     render_place,
 )
+from jobrun.values.tree_survey import survey
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.read.load_into_objects import InPlace
@@ -51,6 +53,7 @@ def collect_state(
     blobs: Mapping[str, Value],
     origins: Iterable[tuple[str, str]] = (),
     detector: ChangeDetector | None = None,
+    note_remade: NoteRemade = ignore_remade,
 ) -> tuple[dict[str, Value], frozenset[str]]:
     """Collect what a node saves: its blobs, and its objects' states as named arrays and values.
 
@@ -62,6 +65,7 @@ def collect_state(
         blobs: The node's.
         origins: Of some of them the name, and the place of the step that makes it.
         detector: Knows what the objects held.
+        note_remade: As of ``boundary_form``.
 
     Returns:
         The values by name; and the names of those that are parts of containers and objects.
@@ -78,6 +82,9 @@ def collect_state(
     found: dict[str, Value] = {}
     for name in (*values, *objects):
         try:
+            if is_tree(blobs[name]) and survey(blobs[name]) is not None:
+                # The end of the epoch has passed it by.
+                require_remakeable(blobs[name], name, note_remade)
             found.update(_held(name, blobs[name], is_state=name in values))
             if detector is not None and name not in values:
                 detector.require_same(name, blobs[name])

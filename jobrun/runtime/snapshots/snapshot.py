@@ -33,7 +33,7 @@ from jobrun.runtime.snapshots.node_objects import SharingTracker, collect_state
 from jobrun.runtime.snapshots.values_kept_by_code import KeptValues
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import ChangeDetector
-from jobrun.values.copies import detach
+from jobrun.values.copies import NoteRemade, detach, ignore_remade
 
 Names = frozenset[str]
 # A weak reference: a snapshot does not keep the array alive.
@@ -308,9 +308,11 @@ class Snapshots:
         objects: What the objects held when they were last allowed to change.
         sharing: What the objects of the nodes may share.
         kept: What callables keep of the values of blobs.
+        note_remade: Gets what a load would make of a value that adapters take apart.
     """
 
     def __init__(self) -> None:
+        self.note_remade: NoteRemade = ignore_remade
         self.objects = ChangeDetector()
         self.kept = KeptValues()
         self._places: dict[str, NodeSaver] = {}
@@ -328,7 +330,9 @@ class Snapshots:
     ) -> Ticket:
         """Take a copy-on-write snapshot for a save; return the ticket by which to write it."""
         self._require_kept_same(step, blobs)
-        values, parts = collect_state(step.names, step.objects, blobs, step.origins, self.objects)
+        values, parts = collect_state(
+            step.names, step.objects, blobs, step.origins, self.objects, self.note_remade
+        )
         objects = {name: blobs[name] for name in step.objects if is_object(blobs[name])}
         if objects and self.sharing.require_kept(node, objects, values, step.origins):
             self.objects.forget()

@@ -58,6 +58,7 @@ from jobrun.values.container_flattening import (
 from jobrun.values.copies import detach, lives_on, take_over
 from jobrun.values.shared_parts import find_common_part, mutable_parts, render_place
 from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row
+from jobrun.values.tree_survey import survey
 
 Getter = Callable[[Frame], Any]
 
@@ -70,6 +71,8 @@ _EXTRAS: dict[str, Getter] = {
     "run_dir": lambda frame: frame.run.run_dir,
 }
 _SHOWN_FRAMES = 12
+# References to a container that is a blob; and to one lent itself, of which its loan has two more.
+_BOUND, _LENT_ITSELF = 1, 3
 if sys.version_info >= (3, 14):
     from annotationlib import Format
 
@@ -145,7 +148,13 @@ class _Call:
         arrays = self._lent_arrays(values, loans)
         audited = self._audit.begin(arrays) if arrays else []
         del arrays
-        result = self._result(function, values, frame)
+        try:
+            result = self._result(function, values, frame)
+        except BaseException:
+            for name, loan in loans.items():
+                if isinstance(loan, Loan) and loan.is_itself and loan.change() is not None:
+                    self._put(frame, self._sources[name], loan.original())
+            raise
         self._require_unchanged(values, loans, audited, frame)
         audited.clear()
         self._require_kept_unchanged(frame)
@@ -166,7 +175,10 @@ class _Call:
         kept: list[tuple[str, str, Parts]] = []
         for name, blob in self._blobs.items():
             is_kept = count_others(values, name) > before[name] and not is_object(values[name])
-            if is_kept or is_tree(values[name]):
+            is_container = is_tree(values[name])
+            if is_container and _is_exclusive(values, name, _BOUND):
+                continue
+            if is_kept or is_container:
                 # The callable has kept it: from now on the blob is another array. What it has put
                 # into a container must have no other owner either.
                 found = _find_kept(values, name, before[name])
@@ -178,6 +190,7 @@ class _Call:
                 note_gaps = self._gap_notes.to(frame)
                 self._put(frame, blob, own(values[name], display_name(blob), note_gaps))
         self._store(frame, parts, kept)
+        self._take_back(values, loans, kept, frame)
         lent = {name: one.has_copies for name, one in loans.items() if isinstance(one, Loan)}
         for name, has_copies in lent.items():
             # The loan itself refers to what it has lent.
@@ -189,6 +202,32 @@ class _Call:
                 kept.append((source, "was lent", found))
         values.clear()
         self._note_kept(kept, frame)
+
+    def _take_back(
+        self,
+        values: dict[str, Value],
+        loans: dict[str, Loan | ObjectLoan],
+        kept: list[tuple[str, str, Parts]],
+        frame: Frame,
+    ) -> None:
+        """Copy the blobs of containers that were lent themselves, where the callable keeps parts.
+
+        Args:
+            values: The arguments.
+            loans: Of them, by name; those of such containers are removed.
+            kept: What callables keep is added.
+            frame: The task's.
+        """
+        for name in [name for name, one in loans.items() if type(one) is Loan and one.is_itself]:
+            if not _is_exclusive(values, name, _LENT_ITSELF):
+                found = _find_kept(values, name, _LENT_ITSELF)
+                blob = self._sources[name]
+                if found:
+                    self._put(frame, blob, detach(values[name], display_name(blob)))
+                    if blob not in self._step.outputs:
+                        kept.append((blob, "was lent", found))
+                del found
+            del loans[name]
 
     def _resolved(self, frame: Frame) -> tuple[Callable[..., Any], tuple[str, ...]]:
         if self._found is None:
@@ -257,7 +296,8 @@ class _Call:
             if kind in PLAIN_KINDS:
                 return value
             if kind is Counter or is_tree(value):
-                loan = loans[name] = lend(value, writable)
+                is_stable = name in self._audited and name in self._sources
+                loan = loans[name] = lend(value, writable, itself=is_stable)
                 return loan.lent
             if kind is np.ndarray and value.dtype.hasobject:
                 # As a part of something: a view of it would not protect what is in it.
@@ -341,6 +381,8 @@ class _Call:
                 continue
             path = loan.change()
             if path is not None:
+                if loan.is_itself:
+                    self._put(frame, self._sources[name], loan.original())
                 raise self._changed(name, path)
 
     def _require_kept_unchanged(self, frame: Frame) -> None:
@@ -528,6 +570,9 @@ class _Call:
         owned = []
         for blob in outputs:
             is_tree_of_parts = not is_object(parts[-1]) and is_tree(parts[-1])
+            if is_tree_of_parts and _is_exclusive(parts, -1, 0):
+                owned.append(parts.pop())
+                continue
             found = _find_kept(parts, -1) if is_tree_of_parts and is_watched(parts[-1]) else []
             is_kept = count_others(parts, -1) > 0
             owned.append(_own_value(parts.pop(), blob, note_gaps, found, is_kept=is_kept))
@@ -675,6 +720,20 @@ def _parts(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
         f"the callable '{target}' returned {found}, but its step names {len(outputs)} blobs",
         f"return a tuple of {len(outputs)} values, for {names}",
     )
+
+
+def _is_exclusive(owner: Any, key: Any, others: int) -> bool:
+    """Return whether a container, an item of ``owner``, is in boundary form, and code keeps none.
+
+    Args:
+        owner: A dict or list.
+        key: Of the item.
+        others: How many references to the item there are outside of ``owner`` and the container.
+    """
+    surveyed = survey(owner[key])
+    if surveyed is None or not surveyed.is_exclusive:
+        return False
+    return count_others(owner, key) - surveyed.root_references <= others
 
 
 def _find_kept(owner: Any, key: Any, before: int = 0) -> Parts:

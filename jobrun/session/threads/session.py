@@ -49,10 +49,11 @@ from jobrun.session.threads.work_items import (
     run_all_after,
 )
 from jobrun.values.blob_kinds import Value, is_object
-from jobrun.values.container_flattening import Parts
+from jobrun.values.container_flattening import Parts, is_tree
 from jobrun.values.copies import boundary_form, detach
 from jobrun.values.left_out_attributes import LeftOutAttributes
 from jobrun.values.object_state import ObjectFacts, class_name
+from jobrun.values.tree_survey import survey
 
 if TYPE_CHECKING:
     from jobrun.session.threads import retry_snapshots
@@ -131,6 +132,7 @@ class ThreadsSession:
             admit_classes(context.adapt, context.folder)
         self._imported = set()
         self._left_out = LeftOutAttributes(lambda text: context.emit(Noted(text, level="warning")))
+        self._savings.note_remade = self._left_out.compare
 
     def run(
         self, group: TaskGroup, epoch: int, outputs: Outputs, points: SafePointHooks | None = None
@@ -498,7 +500,12 @@ def _settle_blobs(
                 if flags.carray and flags.owndata and 1 not in value.shape:
                     settled[name] = value
                     continue
-            settled[name] = boundary_form(value, name, note_remade)
+            surveyed = survey(value) if is_tree(value) else None
+            if surveyed is not None and surveyed.is_exclusive:
+                # That such a tree can be made again is checked when it is saved.
+                settled[name] = value
+            else:
+                settled[name] = boundary_form(value, name, note_remade)
     except MissingBlobError as error:
         raise TaskFailedError.of(
             "E216",

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.values.dataclasses_and_tuples import Unbound, note_unbound
 
 Tree = Any
 # Steps from a value to a part of it: names of keys and fields, numbers of items.
@@ -121,7 +122,7 @@ class Adapter:
         return self.make is not None and self.set is None and not self.inner
 
 
-class UnboundValue:
+class UnboundValue(Unbound):
     """A value whose class or adapter is not loaded; to read and pass on.
 
     Attributes:
@@ -340,7 +341,11 @@ def find_named_value(name: str) -> Any:
     """Find an adapted function or class by its name; return an ``UnboundValue`` if missing."""
     found = find_by_name(name)
     adapter = find_adapter(type(found))
-    return found if adapter is not None and adapter.by_name else UnboundValue(name, 0, None)
+    return (
+        found
+        if adapter is not None and adapter.by_name
+        else note_unbound(UnboundValue(name, 0, None))
+    )
 
 
 def package_of(kind: Any) -> str:
@@ -482,7 +487,7 @@ def make_adapted(
     kind = find_by_name(name)
     adapter = find_adapter(kind) if isinstance(kind, type) else None
     if adapter is None or adapter.make is None or class_name(kind) != name:
-        return UnboundValue(name, version, tree)
+        return note_unbound(UnboundValue(name, version, tree))
     if adapter.version != version:
         raise ValueError(
             f"a value of class {name} was saved by version {version} of its adapter, and version "
@@ -490,13 +495,13 @@ def make_adapted(
         )
     if kind in _HASHED and list_unbound(tree):
         # The order of its items is that of their hashes, which stand-ins do not have.
-        return UnboundValue(name, version, tree)
+        return note_unbound(UnboundValue(name, version, tree))
     try:
         return adapter.make(kind, tree)
     except Exception as error:
         if list_unbound(tree):
             # Made as soon as they are loaded: a defaultdict whose default is a user's function.
-            return UnboundValue(name, version, tree)
+            return note_unbound(UnboundValue(name, version, tree))
         raise RemakeError(name, error) from error
 
 

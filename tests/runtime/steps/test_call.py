@@ -111,6 +111,25 @@ def ragged():
 def box(c):
     c["a"].append(2)
 
+def number(t):
+    return id(t)
+
+def keep_tree(t):
+    kept.append(t)
+
+def keep_branch(t):
+    kept.append(t["a"])
+
+def touch(t):
+    t["a"][0] += 1
+
+def grow(t):
+    t["b"] = {}
+
+def spoil(t):
+    t["a"][0] += 1
+    raise KeyError("spoilt")
+
 class Net:
     state = {}
     def state_dict(self): return self.state
@@ -503,3 +522,51 @@ def test_names_live_in_the_workspace_of_their_scope(bench):
     bench.do(use("make", out="w"), scopes={"w": Scope.NODE})
 
     assert bench.node["w"].tolist() == [0, 1, 2]
+
+
+def tree():
+    return {"a": [1, 2.5], "c": ({"d": "e"},)}
+
+
+def test_tree_of_plain_values_is_lent_itself(bench):
+    bench.blobs["t"] = tree()
+    assert bench.do(use("number", t="t", out="n"))["n"] == id(bench.blobs["t"])
+    assert bench.blobs["t"] == tree()
+
+
+@pytest.mark.parametrize(("name", "path"), [("touch", "t/a"), ("grow", "t'")])
+def test_tree_that_was_lent_itself_and_changed_is_as_it_was(bench, name, path):
+    bench.blobs["t"] = tree()
+    with pytest.raises(TaskFailedError, match=f"at '{path}") as caught:
+        bench.do(use(name, t="t"))
+    assert code_of(caught) == "E246"
+    assert bench.blobs["t"] == tree()
+
+
+def test_tree_that_a_failing_callable_changed_is_as_it_was(bench):
+    bench.blobs["t"] = tree()
+    with pytest.raises(TaskFailedError, match="spoilt"):
+        bench.do(use("spoil", t="t"))
+    assert bench.blobs["t"] == tree()
+
+
+@pytest.mark.parametrize("name", ["keep_tree", "keep_branch"])
+def test_of_a_tree_that_a_callable_keeps_the_blob_gets_a_copy(bench, name):
+    bench.blobs["t"] = tree()
+    bench.do(use(name, t="t"))
+    part = library().kept.pop()
+    whole = bench.blobs["t"]
+    assert whole == tree()
+    assert part is not whole
+    assert part is not whole["a"]
+
+
+def test_tree_that_a_callable_changes_stays_itself_unless_it_is_kept(bench):
+    bench.blobs["t"] = tree()
+    number = id(bench.blobs["t"])
+    bench.do(use("touch", inout="t", t="t"))
+    assert id(bench.blobs["t"]) == number
+    assert bench.blobs["t"]["a"] == [2, 2.5]
+    bench.do(use("keep_branch", inout="t", t="t"))
+    part = library().kept.pop()
+    assert part is not bench.blobs["t"]["a"]

@@ -1,0 +1,213 @@
+"""Survey a tree of Python objects at the speed of C: its classes, its arrays, who refers to it.
+
+An epoch whose state is a tree of thousands of small objects must not pay for each of them in
+Python. The garbage collector's own traversal (``gc.get_referents``) lists a level of the tree at a
+time; what is asked is answered from these lists as wholes: which classes there are, whether all
+arrays are in boundary form, and, by comparing counts of references, whether anything outside the
+tree refers to a part of it. Where that is so, or a class is not known to be traversed wholly, the
+answer is None, and the walks in Python decide.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import gc
+import sys
+from collections import Counter as Tally
+from collections import defaultdict, deque
+from operator import le
+from types import BuiltinFunctionType
+from typing import Any, Literal
+
+import numpy as np
+
+from jobrun.core.lazy_dataclass import dataclass
+from jobrun.values import dataclasses_and_tuples as records
+from jobrun.values.adapters.registry import find_adapter, find_name
+from jobrun.values.axis_order import is_dense
+
+_SCALARS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_CONTAINERS: frozenset[type] = frozenset({list, dict, tuple, set, frozenset, deque, defaultdict})
+# A load makes another one at each place, so nothing depends on who refers to them.
+_IMMUTABLE: frozenset[type] = frozenset({tuple, frozenset})
+_MOST_DEPTH = 200
+_HEAP_TYPE, _HAS_GC = 1 << 9, 1 << 14
+# Methods of a class that pickle calls, which may do anything; a plain class has those of object.
+_PICKLE_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__")
+_NEW_ARGUMENTS = ("__getnewargs__", "__getnewargs_ex__")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a tree consists of, all of it of kinds that can be kept.
+
+    Attributes:
+        classes: Of its parts.
+        is_exclusive: Nothing outside the tree refers to a mutable part of it, but its root.
+        root_references: How often the tree refers to its own root.
+    """
+
+    classes: frozenset[type]
+    is_exclusive: bool
+    root_references: int
+
+    def may_be_pickled(self) -> bool:
+        """Return whether a pickle in memory shows each change of the tree, and runs no code."""
+        return all(map(_is_pickled_plainly, self.classes))
+
+
+def survey(tree: Any) -> Survey | None:
+    """Return what a tree consists of, and who refers to it; None where only a walk can tell.
+
+    Otherwise the tree is in boundary form, whose arrays own dense memory, and is made of classes
+    that a checkpoint can hold. A part that cannot be kept for what is in it is refused by a save.
+    """
+    parts: dict[int, Any] = {}
+    references: Tally[int] = Tally()
+    classes = _traverse(tree, parts, references)
+    if classes is None:
+        return None
+    # The caller knows who refers to the root.
+    del parts[id(tree)]
+    mutable = frozenset(filter(_is_mutable, classes))
+    is_exclusive = _is_exclusive(parts, references, mutable)
+    return Survey(frozenset(classes), is_exclusive, references[id(tree)])
+
+
+def _traverse(tree: Any, parts: dict[int, Any], references: Tally[int]) -> set[type] | None:
+    """Collect the parts of a tree by ``id``, references to them, and their classes, by levels."""
+    kind = type(tree)
+    if kind not in _CONTAINERS and not _is_traversed(kind):
+        return None
+    level: list[Any] = [tree]
+    parts[id(tree)] = tree
+    classes = {kind}
+    for _ in range(_MOST_DEPTH):
+        below = gc.get_referents(*level)
+        new = set(map(type, below)) - _SCALARS
+        if not new:
+            return classes
+        roles = {kind: _role(kind) for kind in new}
+        if None in roles.values():
+            return None
+        classes |= new
+        below = [part for part in below if type(part) not in _SCALARS]
+        if "named" in roles.values():
+            named = {
+                id(part): part
+                for part in below
+                if roles[type(part)] == "named" and not _is_bound(part)
+            }
+            if not all(map(_is_known_by_name, named.values())):
+                return None
+            below = [part for part in below if id(part) not in named]
+        if np.ndarray in new and not all(map(_is_settled, below)):
+            return None
+        references.update(map(id, below))
+        distinct = dict(zip(map(id, below), below, strict=True))
+        again = distinct.keys() & parts.keys()
+        if again and not all(_may_be_met_again(distinct[number]) for number in again):
+            return None
+        for number in again:
+            del distinct[number]
+        parts |= distinct
+        level = [part for part in distinct.values() if roles[type(part)] != "leaf"]
+        if not level:
+            return classes
+    return None
+
+
+def _role(kind: type) -> Literal["node", "leaf", "named"] | None:
+    """Return whether objects of a class have parts, or are known by name; None if not known."""
+    if kind in _CONTAINERS:
+        return "node"
+    if kind is np.ndarray or issubclass(kind, np.number | np.bool_):
+        return "leaf"
+    adapter = find_adapter(kind)
+    if adapter is not None and adapter.by_name:
+        return "named"
+    if adapter is not None and adapter.immutable and adapter.memory is None:
+        return "leaf"
+    return "node" if _is_traversed(kind) else None
+
+
+def _is_traversed(kind: type) -> bool:
+    """Return whether the collector sees all that an instance of a class of Python refers to."""
+    if not kind.__flags__ & _HEAP_TYPE or not kind.__flags__ & _HAS_GC:
+        return False
+    bases = {base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE}
+    form = records.record_form(kind)
+    if form is not None:
+        is_found = records.find_class(records.class_name(kind)) is kind
+        return is_found and bases <= {object, tuple}
+    adapter = find_adapter(kind)
+    is_value = adapter is not None and adapter.make is not None and adapter.set is None
+    return is_value and adapter is not None and adapter.memory is None and bases <= {object}
+
+
+def _is_bound(part: Any) -> bool:
+    """Return whether a part is a method of a container, such as views of networkx have."""
+    return type(part) is BuiltinFunctionType and type(part.__self__) in _CONTAINERS
+
+
+def _is_known_by_name(value: Any) -> bool:
+    return bool(find_name(value)) or (isinstance(value, type) and _is_traversed(value))
+
+
+def _is_settled(part: Any) -> bool:
+    """Return whether an array in a tree, if this is one, is in boundary form."""
+    if type(part) is not np.ndarray:
+        return True
+    flags, dtype = part.flags, part.dtype
+    is_plain = dtype.isbuiltin == 1 and not dtype.metadata and not dtype.hasobject
+    return bool(is_plain and flags.behaved and flags.owndata and is_dense(part))
+
+
+def _may_be_met_again(part: Any) -> bool:
+    """Return whether a part may contain itself, or cannot: anything but what is made at once."""
+    kind = type(part)
+    if kind in (list, dict, np.ndarray) or isinstance(part, np.generic):
+        return True
+    if kind in _CONTAINERS:
+        return _SCALARS.issuperset(map(type, part))
+    if records.record_form(kind) is not None:
+        return records.record_form(kind) == "fields"
+    adapter = find_adapter(kind)
+    return adapter is not None and (adapter.immutable or adapter.fill is not None)
+
+
+def _is_exclusive(parts: dict[int, Any], references: Tally[int], mutable: frozenset[type]) -> bool:
+    """Return whether all references to the mutable parts are those that were met in the tree."""
+    numbers = [number for number, part in parts.items() if type(part) in mutable]
+    # Each in one list alone, so that the interpreter counts no other reference of ours.
+    listed = list(map(parts.pop, numbers))
+    expected = map(_LISTED.__add__, map(references.__getitem__, numbers))
+    return all(map(le, map(sys.getrefcount, listed), expected))
+
+
+def _is_mutable(kind: type) -> bool:
+    if kind in _IMMUTABLE or issubclass(kind, np.generic) or kind is type(None):
+        return False
+    adapter = None if kind in _CONTAINERS else find_adapter(kind)
+    return adapter is None or not adapter.immutable
+
+
+def _is_pickled_plainly(kind: type) -> bool:
+    if kind in (np.ndarray, set):
+        # Their memory, and the order in which a set grows, are not in a pickle.
+        return False
+    if kind in _CONTAINERS or kind in _SCALARS or issubclass(kind, np.generic):
+        return True
+    adapter = find_adapter(kind)
+    if adapter is not None and adapter.immutable:
+        return True
+    plain: Any = object
+    return (
+        kind not in copyreg.dispatch_table
+        and not any(hasattr(kind, name) for name in _NEW_ARGUMENTS)
+        and all(getattr(kind, name) is getattr(plain, name, None) for name in _PICKLE_HOOKS)
+    )
+
+
+# How many references this interpreter counts to what nothing but a list refers to.
+_LISTED = next(map(sys.getrefcount, [[]]))
