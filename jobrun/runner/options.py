@@ -38,8 +38,8 @@ class RunOptions:
         epoch: (resume) Continue from exactly this epoch; None for the newest good one.
         strict: (resume) Refuse other numerics instead of warning.
         accept: (resume) Fields whose drift is accepted; a field includes those below it.
-        command_words: (resume) The words of the command line that say what is run, for messages,
-            such as ``--spec kmeans.yaml``.
+        given: (resume) The words of the command line that say what is run, for messages, such as
+            ``--spec kmeans.yaml``.
         allow_lost: (resume) Continue from an older epoch when the newest that was saved is gone.
         trust: Work in a run although others may write into it.
         imports: Import callables before the start, not only look for their files.
@@ -72,7 +72,7 @@ class RunOptions:
     epoch: int | None = None
     strict: bool = False
     accept: tuple[str, ...] = ()
-    command_words: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
     allow_lost: bool = False
     trust: bool = False
     imports: bool = False

@@ -438,9 +438,7 @@ def _list_commands(run: Run, options: RunOptions, present: Authored | None) -> t
     Returns:
         Of ``resume``, and of ``fork``; for a run that has finished, of ``run``.
     """
-    words = (
-        options.command_words if present is None else hide_secrets(options.command_words, present)
-    )
+    words = options.given if present is None else hide_secrets(options.given, present)
     handle = run.handle(options.run_dir)
     spec = words[1:] if words[:1] == ("--spec",) else words
     other = ("fork", handle, *spec)
@@ -675,7 +673,7 @@ def _unfinished_error(run: Run, options: RunOptions, loaded: Authored) -> UsageE
     # The first file is the one named on the command line; --set is no file. A Python job has none.
     files = loaded.files if isinstance(loaded, LoadedSpec) else ()
     spec = next((name for name in files if not name.startswith("--")), "SPEC")
-    words = hide_secrets(options.command_words, loaded)
+    words = hide_secrets(options.given, loaded)
     again = shlex.join(("jobrun", "run", *(words[1:] or (spec,)), "--resume", "never"))
     return UsageError.of(
         "E352",

@@ -271,7 +271,7 @@ def build_run_options(run_dir: Path, limits: Mapping[str, Any], shell: Shell) ->
         trust=limits.get("trust", False),
         max_failures=limits.get("max_failures", 3),
         places=tuple(limits.get("places", ())),
-        command_words=limits.get("given", ()),
+        given=limits.get("given", ()),
         notify=_notify_targets(limits.get("notify", ())),
         listeners=tuple(limits.get("listeners", ())),
         keep=shared.keep if shared is not None else None,
