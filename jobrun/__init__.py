@@ -81,7 +81,7 @@ _PLACES = {
 }
 
 
-# Not for type checkers: to them every name would be there.
+# Hidden from type checkers, which would accept every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

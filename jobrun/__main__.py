@@ -7,7 +7,7 @@ import sys
 
 from jobrun.version import __version__
 
-# What the environment has loaded before, such as a measuring tool.
+# Modules that were loaded before, such as those of a measuring tool.
 _LOADED_BEFORE = frozenset(sys.modules)
 
 # Known to type checkers by its name. Importing typing would take as long as all of --version.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SUPERVISED = {"run", "resume", "fork"}
 # For debuggers and profilers, and for tests that kill the process.
 _UNGUARDED_VARIABLES = ("JOBRUN_UNGUARDED", "JOBRUN_CRASHPOINT")
-# Of whose modules it is known that nothing is lost if they are not taken down.
+# Packages whose modules lose nothing if the interpreter is not torn down.
 _CLOSED_BY_US = {
     "jobrun", "click", "yaml", "_yaml", "pydantic", "pydantic_core", "annotated_types",
     "typing_extensions", "typing_inspection", "numpy", "h5py", "threadpoolctl", "xxhash",

@@ -142,7 +142,7 @@ def run(
         UsageError: An option's value is not valid; or the newest run is unfinished.
         JobrunError: It did not end in good order; of the class that says why.
     """
-    # What checks a spec does without all that runs it; so below.
+    # Imported late, here and below: checking a spec must not import all that runs it.
     from jobrun.runner.start_or_resume import run_with_policy  # noqa: PLC0415
 
     if resume not in get_args(Resume):
@@ -219,7 +219,7 @@ def fork_from(
         UsageError: The epoch lacks state that the job has, or a pattern means nothing.
         JobrunError: As ``run``.
     """
-    # Brings numpy in.
+    # Imports numpy.
     from jobrun.runner.fork import Fork, fork_run  # noqa: PLC0415
     from jobrun.runner.identity.recorded_job import require_spec  # noqa: PLC0415
     from jobrun.runner.start_or_resume import choose_run  # noqa: PLC0415
@@ -251,7 +251,7 @@ def inspect_checkpoint(
         CheckpointError: It is not there, or damaged.
         UsageError: No run is called so.
     """
-    # Brings numpy in.
+    # Imports numpy.
     inspection: Inspection = import_module("jobrun.tools.inspection").inspect(
         os.fspath(target), Path(run_dir)
     )
@@ -286,7 +286,7 @@ def list_stored_runs(run_dir: str | os.PathLike[str] = _RUNS, job: str = "") -> 
     ('count', 3, 6)
     >>> folder.cleanup()
     """
-    # Brings numpy in.
+    # Imports numpy.
     from jobrun.tools.stored_run import StoredRuns  # noqa: PLC0415
 
     return StoredRuns(Path(run_dir), job)

@@ -76,7 +76,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 }
 COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
 
-# What other programs call them.
+# Names of the commands in other programs.
 _OTHER_NAMES = {
     "cancel": "stop", "check": "validate", "checkpoint": "ckpt", "checkpoints": "ckpt",
     "compare": "diff", "continue": "resume", "create": "new", "delete": "runs remove",

@@ -121,7 +121,7 @@ def _metrics(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
 def _settings(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
     """List the completion candidates of ``--set``: the params of the spec on the command line."""
     del incomplete
-    # Of a command line that breaks off behind an option, the arguments are not sorted yet.
+    # Arguments are not parsed yet where a command line breaks off behind an option.
     named = (ctx.params.get("spec"), *(ctx.params.get("specs") or ()), *ctx.args)
     spec = next((word for word in named if word), "")
     for name, declared in _section(spec, "params").items():

@@ -68,7 +68,7 @@ def answer_request(instruction: str) -> int:
 
 
 _GIVEN = 'env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD'
-# Not by its own name, which bash would take for its own if 'jobrun' were a script of bash.
+# Under another name than COMP_WORDBREAKS, which bash would reset if 'jobrun' were a bash script.
 _BREAKS = "_JOBRUN_WORDBREAKS"
 _WANTED = f'env COMP_WORDS="${{COMP_LINE:0:COMP_POINT}}" {_BREAKS}="$COMP_WORDBREAKS"'
 # At these a word ends, and the next one begins with it (readline's special prefixes).

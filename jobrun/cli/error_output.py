@@ -17,11 +17,11 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.version import __version__
 
 _MOST_BYTES = 16 << 20
-# Of what follows the first line of a fault.
+# Indents all but the first line of a fault.
 _INDENT = " " * 6
 
 _MEMORY = "raise the limits of memory and processes (ulimit -v, ulimit -u), or use less"
-# What the operating system says when the machine, not jobrun, is at its end.
+# Error numbers of the operating system that are no bugs of jobrun.
 _LIMITS = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
     errno.ENOMEM, errno.ENOSPC, errno.EPERM, errno.EROFS, errno.ESTALE, errno.EAGAIN,
@@ -31,7 +31,7 @@ _LIMITS = {
 # Whose versions a crash report names.
 _LIBRARIES = ("click", "h5py", "numpy", "pydantic", "pyyaml", "rich")
 
-# What click says of a text in place of a number.
+# Click's messages about a text in place of a number.
 _NO_INTEGER = lazy_pattern(r"is not a valid integer(?: range)?\b")
 _NO_NUMBER = lazy_pattern(r"is not a valid float(?: range)?\b")
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
 
-# Of the names of options; a longer one has a line of its own.
+# Width of the column of option names; a longer one has a line of its own.
 _MOST_COLUMNS = 27
-# From so many on, a command's options are shown in groups.
+# Group a command's options in its help if it has at least this many.
 _MANY_OPTIONS = 16
 _OPTION_GROUPS = {
     "Spec": ("--set", "--values", "--spec", "--run-dir", "--trust-dir"),
@@ -124,7 +124,7 @@ class Command(click.Command):
         last = "Output" if is_long else "Options"
         groups.setdefault(last, []).append(_SHARED_ROW)
         formatter.write("\n")
-        # All in one: so that the second column begins at one place.
+        # In one block, so that the second columns of all groups are aligned.
         with formatter.indentation():
             for heading in filter(groups.__contains__, (*_OPTION_GROUPS, "Options")):
                 formatter.write(f"{heading}:\n")
@@ -329,7 +329,7 @@ def prepare(spec: str, values: Sequence[str] = (), overrides: Sequence[str] = ()
             that finds any.
         UsageError: An override is not ``PATH=VALUE``.
     """
-    # Not for --help, or for what a shell asks when it completes an option.
+    # Imported late: neither --help nor a shell's completion of an option needs it.
     from jobrun import api  # noqa: PLC0415
 
     return api.prepare(api.load(spec, values=values, overrides=overrides))

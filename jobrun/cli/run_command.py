@@ -53,7 +53,7 @@ def invoke(arguments: Sequence[str], shared: SharedState | None = None) -> int:
 
 
 def _run(arguments: list[str], shell: Shell) -> int:
-    # Not click's own main(): it answers a closed pipe and Ctrl-C in its own way.
+    # Click's main() is not used: it handles a closed pipe and Ctrl-C in its own way.
     try:
         with group.make_context("jobrun", arguments, obj=shell) as context:
             result: Any = group.invoke(context)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _VARIABLE = "JOBRUN_SUPERVISED_CHILD"
 _PARENT_TICK_S = 0.5
 
-# Of the memory that the child shares with its parent, in which each short text has a slot.
+# Sizes of the memory shared by child and parent, in which each short text has a slot.
 _PAGE_BYTES = 16384
 _SLOT_BYTES = 2048
 _SLOTS = ("run", "group", "exit", "limit", "grace", "hash", "keep")

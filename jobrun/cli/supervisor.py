@@ -71,7 +71,8 @@ _ENDING_S = 35.0
 
 # After the limit and the grace: for exit blocks, and for the process to say so itself.
 _EXIT_S = 5.0
-# Of its own waking time; while a computer sleeps, or both processes are stopped, nothing counts.
+# Seconds in which the supervisor was awake: neither the sleep of a computer nor a stop of both
+# processes counts.
 _LATE_S = 10.0
 _LONGEST_STEP_S = 2.0
 

@@ -39,7 +39,7 @@ _LOOK_FOR_KILLER = (
     "if no user killed it, it was probably the OOM killer: see dmesg | grep -i "
     "oom, or the report of the batch system"
 )
-# What a limit is compared with is counted in ticks, more coarsely than what a process has used.
+# The kernel compares a limit with ticks, which are coarser than the measured processor time.
 _CPU_SHARE, _CPU_CLOSE_S = 0.8, 0.5
 _FRAME = lazy_pattern(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MOST_FRAMES = 12
@@ -166,7 +166,7 @@ def _exit_code(shared: SharedState, ended: ChildExit) -> int:
         return StoppedEarlyError.exit_code
     if asked == signal.SIGQUIT:
         return InterruptedRunError.exit_code
-    # What ends before anything of the job has run is ended by a library, or by a limit.
+    # A library or a limit ended the process if nothing of the job has run yet.
     is_by_itself = ended.status >= 0 and _nothing_ran(shared)
     is_killed = ended.status == -signal.SIGKILL or is_by_itself or _lacked_space(shared, ended)
     return (EnvironmentFaultError if is_killed else TaskFailedError).exit_code
@@ -181,7 +181,7 @@ def extract_frames(stacks: str, task_line: int = 0) -> tuple[str, ...]:
         stacks: As the interpreter writes them when it crashes, or is asked to.
         task_line: Of the spec, at which the task begins of which the thread is wanted; 0 for any.
     """
-    # The last of several that were written down.
+    # The last of several dumps.
     _, _, last = stacks.rpartition("Fatal Python error")
     threads = re.split(r"^(?=Current thread |Thread 0x|Stack \()", last, flags=re.MULTILINE)
     frames_by_thread = {thread: _frames(thread) for thread in threads}

@@ -158,7 +158,7 @@ class StandardStreams:
         self._files: Sequence[OutputFile] | None = None
         self._captures: list[_Capture] = []
         self._running: list[PrintedLines] = []
-        # Of the last call that ended, if what it wrote to descriptors was not looked for since.
+        # The last call that ended, if its output to descriptors was not collected since.
         self._ended: PrintedLines | None = None
         self._labelled: tuple[object, ...] = ()
         self._arrived: deque[tuple[PrintedLines, str]] = deque()
@@ -462,8 +462,8 @@ class CollectingStream:
         """Write text to the original stream, and add it to the running call's captured lines."""
         lines = _printing.get() if STREAMS.is_collecting else None
         if STREAMS.is_collecting:
-            # What C code wrote before comes before it. A display that writes holds locks which
-            # listeners to lines need: it adds none.
+            # Earlier output of C code comes first. A display that writes holds locks which
+            # listeners to lines need, so it adds none.
             STREAMS.pass_on(adds=lines is not None)
         if lines is None or STREAMS.is_shown:
             self._target.write(text)

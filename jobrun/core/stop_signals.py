@@ -68,7 +68,7 @@ FLEETING = frozenset(
 # The kernel repeats it each second: it is no more urgent the second time.
 REPEATED = frozenset({signal.SIGXCPU})
 
-# What a site uses besides: names, such as QUIT or TSTP, with commas between them.
+# Further stop signals of a site: names, such as QUIT or TSTP, separated by commas.
 VARIABLE = "JOBRUN_STOP_SIGNAL"
 OPTION = "--stop-signal"
 # These cannot be handled, tell of a crash, or are needed to watch and to continue processes.

@@ -34,9 +34,9 @@ _UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _POLL_S = 0.02
 _PARENT_POLL_S = 0.2
 
-# What processes that tasks fork do not inherit.
+# Descriptors that processes forked by tasks do not inherit.
 _OWN_WAKEUPS: set[int] = set()
-# Of threads that are forking, what was blocked before.
+# The signal masks, before the fork, of threads that are forking.
 _MASKS: dict[int, set[Any]] = {}
 
 
@@ -170,7 +170,7 @@ def adopt_orphans() -> bool:
 
 def find_c_function(name: str) -> Callable[..., int] | None:
     """Return the C library's function of a name, such as a system call; None if it is missing."""
-    # Costs milliseconds, which commands that call nothing should not pay.
+    # Importing ctypes takes milliseconds, which other commands should not pay.
     import ctypes  # noqa: PLC0415
 
     try:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from jobrun.core.lazy_dataclass import dataclass
 
-# What the time of a run is spent on, in seconds each; see ``TimeUse``.
+# Activities of a run whose seconds are measured; see ``TimeUse``.
 TimeRow = Literal["computing", "saves", "data", "nodes", "startup", "upload"]
 TIME_ROWS: dict[TimeRow, str] = {
     "computing": "computing",

@@ -989,7 +989,7 @@ class SessionContract:
         for folder, writer in zip(folders, (ThreadsSession(), session), strict=True):
             folder.mkdir()
             harness = SessionHarness(writer, folder, "a", "b", files=files)
-            # Of several pieces, and of a single small one.
+            # One file of several pieces, and a small one of a single piece.
             harness.init("w = arange(1300000.0) / 7", "w", "a")
             harness.init("w = arange(5.0)\nk = 3", "w k", "b")
             tickets = tuple(harness.run(saving_group(state), 4).values())

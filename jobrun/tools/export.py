@@ -52,7 +52,7 @@ Array = np.ndarray[Any, Any]
 DType = np.dtype[Any]
 Format = Literal["npz", "csv", "safetensors"]
 
-# What the format calls the types that numpy, or ml_dtypes, has.
+# The format's names of the dtypes of numpy and ml_dtypes.
 _SAFETENSORS = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16",
     "int32": "I32", "uint32": "U32", "int64": "I64", "uint64": "U64", "float16": "F16",
@@ -63,7 +63,7 @@ _RESERVED = "__metadata__"
 _ALIGNMENT = 8
 _FORCE = "name another one, or add --force to replace it"
 
-# Of the directory of a copied run.
+# Subdirectories of a copied run.
 _PARTS = ("spec", "checkpoints", "logs", "artifacts", "superseded")
 _DIRECTORY_MODE = 0o755
 
@@ -330,7 +330,7 @@ def copy_epoch(checkpoints: Checkpoints, epoch: int, target: Path) -> int:
         raise CheckpointError.of("E407", message, mend)
     with disk_faults("E354", f"make {target}"):
         make_directory(target.absolute().parent)
-        # Not in the directory of the copy's own epochs: nothing of others is near it.
+        # Next to the copy, not in its directory of epochs, which holds its own files only.
         staged = target.absolute().parent / f".{target.name[:100]}.{secrets.token_hex(4)}"
         # A copy is not open to more users than the run, which may hold secrets.
         staged.mkdir(mode=_DIRECTORY_MODE & checkpoints.run.path.stat().st_mode)

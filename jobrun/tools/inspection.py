@@ -62,7 +62,8 @@ _MOST_ITEMS = 40
 
 _TIMEOUT_S = 60.0
 _CPU_S = 30
-# Of the child that reads an untrusted file: the interpreter, numpy and h5py; some copies of it.
+# Memory for the child that reads an untrusted file: the interpreter, numpy and h5py, and
+# so many copies of the file.
 _ROOM_BYTES = 1 << 30
 _COPIES = 6
 _SANDBOX = """

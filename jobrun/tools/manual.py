@@ -168,12 +168,12 @@ def render_for_terminal(text: str, width: int) -> str:
         text: As Markdown.
         width: In columns.
     """
-    # Take tens of milliseconds, for pages alone.
+    # Importing rich takes tens of milliseconds, and only pages need it.
     from rich.console import Console  # noqa: PLC0415
     from rich.markdown import Markdown  # noqa: PLC0415
 
     title, _, body = text.partition("\n")
-    # It can be seen in the page only (``jobrun explain --out``).
+    # A picture can be seen in the HTML page only (``jobrun explain --out``).
     markdown = LINK.sub(r"\1 (`jobrun explain \2`)", _PICTURE.sub(r"\n> Picture: \1\n", body))
     output = io.StringIO()
     Console(file=output, width=width, color_system=None).print(Markdown(markdown, hyperlinks=False))

@@ -16,7 +16,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.version import __version__
 
-# What the script itself says of them is what makes it work.
+# Options that the script sets itself: it works only with its own values.
 _OWN = {
     "signal": "say how long before the end with --warn",
     "requeue": "it is always there",
@@ -30,7 +30,7 @@ _CONTROL = lazy_pattern(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\
 _KEY = lazy_pattern(r"[a-z][a-z-]*")
 _PLAIN = lazy_pattern(r"[\w./:@%+=,\[\]*-]*")
 _ASK_S = 60.0
-# What is left for the end of the process, and for the script, before Slurm kills both.
+# Seconds for the process and the script to end after saving, before Slurm kills both.
 _AFTER_SAVING_S = 20
 # slurmctld ends the script of a requeued job at once, or when it can reach the host again.
 _UNTIL_ENDED_S = 600
@@ -210,7 +210,7 @@ def _options(batch: Batch) -> list[str]:
     if batch.elements:
         options["array"] = f"0-{len(batch.elements) - 1}"
     if batch.hosts > 1:
-        # One of Ray's own processes on each host; what it takes there is the host's.
+        # Ray runs one process of its own on each host, and uses the whole host.
         options |= {"nodes": str(batch.hosts), "ntasks-per-node": "1", "exclusive": ""}
     return [_option(key, value) for key, value in (options | settings).items()]
 

@@ -40,7 +40,7 @@ _EXACT = 1 << 53
 
 # In a notebook's tables.
 _MOST_RUNS, _MOST_EPOCHS = 50, 20
-# Of a curve there, beside its metric's name, in pixels.
+# Size in pixels, and most points, of a metric's curve in a notebook.
 _WIDTH, _HEIGHT, _MOST_POINTS = 160, 24, 160
 
 

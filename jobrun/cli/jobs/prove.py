@@ -44,7 +44,7 @@ _LIKELY_IN_FILES = (
     "a frequent cause: a resume repeats the epochs after the newest saved one, and what these have "
     "written is still there; rows belong in a blob or a sink, and a result is saved in exit"
 )
-# What every command line of the proof would import again.
+# Modules that every command of the proof would import again.
 _PRELOAD = (
     "jobrun.cli.run_command",
     "jobrun.cli.jobs.run",

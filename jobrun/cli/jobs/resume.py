@@ -136,7 +136,7 @@ def print_forecast(
         CheckpointError: It would be refused, since no epoch can be used.
     """
     present = loaded if loaded is not None else load_recorded(run)
-    # Brings numpy in.
+    # Imports numpy.
     tools = import_module("jobrun.tools.resume_dry_run")
     forecast = tools.forecast(run, present, options)
     if as_json:

@@ -96,7 +96,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, limits: Mapping[st
         limits: The values of ``limit_options``, and those of ``resume`` where there are any.
     """
     verbosity = -1 if limits["quiet"] else int(limits["verbose"])
-    # Not for --help, or for what a shell asks when it completes an option.
+    # Imported late: neither --help nor a shell's completion of an option needs it.
     from jobrun.cli.progress.profile_output import profile_run  # noqa: PLC0415
     from jobrun.cli.progress.run_state import RunState  # noqa: PLC0415
     from jobrun.cli.progress.summary import (  # noqa: PLC0415
@@ -132,7 +132,7 @@ def run_under_progress(act: Act, shell: Shell, run_dir: Path, limits: Mapping[st
 
 def create_display(shell: Shell, state: RunState, verbosity: int) -> Any:
     """Create the progress display for ``jobrun run``: live, plain lines, or JSON lines."""
-    # Not for --help.
+    # Imported late: --help does not need it.
     from jobrun.cli.progress.lines import JsonLines, PlainProgress  # noqa: PLC0415
 
     if shell.log_format == "json":

@@ -68,7 +68,7 @@ class StopSignals(click.types.StringParamType):
         Raises:
             click.BadParameter: It is no signal, or one that cannot mean this.
         """
-        # Not to complete words of a command line.
+        # Imported late: completing a command line does not need it.
         from jobrun.core.stop_signals import parse_stop_signal  # noqa: PLC0415
 
         for name in str(value).split(","):

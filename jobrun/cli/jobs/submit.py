@@ -122,7 +122,7 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **options: Any) 
     shell.texts |= override_texts(options["overrides"])
     axes = _array_axes(shell, options)
     array = _design_array(spec, axes, options) if axes else None
-    # Of an array the first element: a param may get its only value there.
+    # An array is checked by its first element: a param may have no value without the axes.
     first = [f"{axis.path}={axis.values[0]}" for axis in axes]
     prepared = prepare(spec, options["values"], (*options["overrides"], *first))
     several = options["hosts"] > 1
@@ -141,7 +141,7 @@ def command(shell: Shell, /, spec: str, words: tuple[str, ...], **options: Any) 
     with disk_faults("E354", f"make {batch.runs.parent}"):
         make_directory(batch.runs.parent)
     if array is not None:
-        # So that jobrun sweep shows the elements, and runs by itself what is left of them.
+        # Lets jobrun sweep show the elements, and run those that have not finished.
         grid = tuple(f"{axis.path}={','.join(axis.values)}" for axis in axes)
         write_request(sweep_folder(batch.runs.parent, array.name), SweepRequest(grid))
     number = submit(text)
@@ -193,7 +193,7 @@ def _batch(
 ) -> Batch:
     job = prepared.job
     runs = Path(options["run_dir"]).absolute() / job.name
-    # The words of an element are all that there are.
+    # An element has words of its own, which include these.
     spec_words = () if array else spec_arguments(None, options["values"], options["overrides"])
     words_of_run = ("run", spec, *spec_words, *words)
     batch = Batch(

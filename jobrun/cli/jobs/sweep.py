@@ -176,7 +176,7 @@ def command(shell: Shell, /, spec: str, run_dir: str, **options: Any) -> int:
         for outcome in sweep.outcomes()
     ]
     for outcome in outcomes:
-        # Again: what killed a sweep may have come before the words.
+        # Tagged again: a killed sweep may not have tagged it.
         if outcome.run is not None:
             tag_run(outcome.run, sweep.design.name, outcome.point)
     for line in shared_file_warnings(shared):
@@ -241,7 +241,7 @@ def _run(
             outcome.point
             for outcome in sweep.outcomes()
             if not is_over(outcome.point, sweep.run_dir, epochs)
-            # Its run says why it is refused.
+            # It is started for its message on why it is refused.
             or (options["strict"] and outcome.outdated)
         ]
         words = [*session_arguments(options), *(["--epochs", str(epochs)] if epochs else [])]
@@ -292,10 +292,10 @@ def _exit_code(outcomes: Sequence[Outcome]) -> int:
     bad = {outcome.state for outcome in outcomes if outcome.state != "finished"}
     if not bad:
         return 0
-    # Those that were asked to stop, one by one, may go on.
+    # Points that were stopped one by one may continue.
     if bad <= {"stopped", "interrupted"}:
         return _STOPPED
-    # All for one reason, such as drift: it is the sweep's.
+    # If all failed for one reason, such as drift, its code is the sweep's.
     codes = {outcome.exit_code or 0 for outcome in outcomes if outcome.state != "finished"}
     return max(codes) if len(codes) == 1 and min(codes) > 0 else TaskFailedError.exit_code
 

@@ -49,7 +49,7 @@ _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 # Terminals that know it show nothing of what lies between; the others pass over it (mode 2026).
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _STYLE_CODE = lazy_pattern(r"\x1b\[[0-9;]*m")
-# Of the last row nothing is used: a line end there would scroll.
+# The last row stays empty: a line end there would scroll.
 _ROWS_LEFT_FREE = 2
 _STYLES = {"waiting": "dim", "running": "bold cyan", "ended": "green", "failed": "red"}
 
@@ -168,7 +168,7 @@ def _nodes(state: RunState) -> list[tuple[str, Text]]:
     if sum(map(len, states_by_node.values())) < 2:
         return []
     calm = state.group == "epoch" and bool(state.seconds) and state.seconds[-1] < _CALM_S
-    # Those that work first: they are what a person looks for.
+    # Nodes that work come first: a person looks for them.
     order = sorted(
         states_by_node,
         key=lambda node: calm or all(s.state != "running" for s in states_by_node[node]),

@@ -72,7 +72,7 @@ def render_summary(result: RunResult, state: RunState, width: int = sys.maxsize)
     rows.append(("run", shorten_path(result.run_path)))
     artifacts = _artifacts(Path(result.run_path))
     if any(len(path) > width - _BESIDE_PATHS for path in artifacts):
-        # A terminal would break them anywhere; what they begin with is in the row above.
+        # A terminal would break them anywhere; the row above has their common start.
         artifacts = [path.replace(rows[-1][1], "…", 1) for path in artifacts]
     rows += [("" if index else "result", path) for index, path in enumerate(artifacts)]
     return lines + render_rows(rows, width)
@@ -120,7 +120,7 @@ def note_saved_epoch(state: RunState) -> Iterator[None]:
     try:
         yield
     except UsageError:
-        # What is refused as it begins is removed, with what it had taken over.
+        # A run that is refused at its start is removed, with the state that it had adopted.
         raise
     except JobrunError as error:
         run = state.started

@@ -92,7 +92,7 @@ def _verify(shell: Shell, /, target: str, as_json: bool, run_dir: str) -> int:
     damaged = verify(checkpoints, epochs, report)
     torn: tuple[Damage, ...] = ()
     if not at:
-        # Whoever names an epoch means the whole of it, and that one.
+        # An epoch that is named is verified alone, without those within epochs.
         damaged += verify_presence(checkpoints, report)
         torn = verify_within(checkpoints, told_within)
     if as_json:
@@ -321,7 +321,7 @@ def diff(
       jobrun ckpt diff kmeans@5 kmeans@6
       jobrun ckpt diff kmeans@5 backup/epoch-000005 --check
     """
-    # They bring numpy in.
+    # They import numpy.
     from jobrun.cli.runs.diff import render_differences  # noqa: PLC0415
     from jobrun.tools.diff import compare_stored  # noqa: PLC0415
     from jobrun.tools.lazy_blobs import find_stored_epoch  # noqa: PLC0415

@@ -134,7 +134,7 @@ def render_difference(difference: ValueDifference) -> str:
     parts = [f"{difference.count} of {difference.size} differ"]
     if difference.largest is not None:
         parts.append(f"max {number(difference.largest)}")
-    # Of values that are far apart it says nothing that the largest difference does not.
+    # For values that are far apart, ULPs add nothing to the largest difference.
     if difference.ulps is not None and difference.ulps < _MANY:
         parts.append(f"{difference.ulps} ULP")
     if difference.relative is not None:

@@ -46,7 +46,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _SHADES = " ░▒▓█"
 _HEIGHT = 5
 _INDENT = "    "
-# Of the 256 colours of terminals: where the greys begin, how many there are, and one for NaN.
+# In the 256 colours of terminals: the first grey, the number of greys, and the colour of NaN.
 _GREYS, _GREY_COUNT, _NAN = 232, 24, 162
 _NO_PLOT = -1
 _RESET = control("0m")

@@ -132,7 +132,7 @@ def _follow(
         # Before the look, so that what is measured at the end is not missed.
         live = is_live(run)
         read = read_metrics(run)
-        # Of a live run, what it has not measured yet may come.
+        # A live run may still measure the missing ones.
         there = [name for name in names if name in read.names or not live]
         metrics = select_metrics(read, there) if there or not names else Metrics((), ())
         # While an epoch runs, some of its metrics may still be missing.

@@ -58,7 +58,7 @@ def command(
         mend = "choose one"
         raise UsageError.of("E404", "--out, --tensorboard and --json exclude each other", mend)
     chosen = _runs((run, *others), Path(run_dir))
-    # Brings numpy in.
+    # Imports numpy.
     from jobrun.tools.report.report_data import read_report  # noqa: PLC0415
 
     reports = [read_report(chosen_run, Path(run_dir), len(chosen)) for chosen_run in chosen]
@@ -127,7 +127,7 @@ def _expect_ours(path: Path) -> None:
         with path.open("rb") as file:
             there = file.read(len(START))
     except OSError:
-        # Not there, or writing will say why not.
+        # It does not exist, or writing it will report the reason.
         return
     if there and there != START.encode():
         raise UsageError.of(

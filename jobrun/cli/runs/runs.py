@@ -66,7 +66,7 @@ _LEAST_NOTE = 12
 _LONGEST_CELL = 24
 _EMPTY = "-"
 _DAY_S = 86400
-# What is left out last has the lowest rank; those of params and metrics follow, in turn.
+# The lowest rank is left out last; params and metrics alternate after these.
 _RANKS = {"run": 0, "status": 1, "best_epoch": 2, "epoch": 3, "left": 4, "age": 8}
 _MENTIONED, _FIRST_VALUE = 2, 5
 
@@ -151,7 +151,7 @@ def _selected(
         return selected
     selected = filter_runs(selected, map(parse_condition, options["conditions"]), now)
     if selected and options["best"]:
-        # The best one is the first, and so of these the first are kept.
+        # The best run comes first, so --limit keeps the first ones.
         selected = with_best_metrics(selected, root, options["best"], now)
     if selected and options["sort"]:
         selected = sort_runs(selected, options["sort"], now)
@@ -335,7 +335,7 @@ class RunsTable:
 
     def render(self, groups: Sequence[RunGroup]) -> list[str]:
         """Render the table of ``jobrun runs``, with an empty line between groups of runs."""
-        # The words of a name find a run as long as no other run has them.
+        # The words of a name identify a run if no other run has them.
         words = [[run.words for run in group.runs] for group in groups]
         counts = Counter(chain.from_iterable(words))
         lines: list[str] = []
@@ -352,7 +352,7 @@ class RunsTable:
         columns = self._columns(group, names)
         above = []
         if len(columns[0].head) > max(_LONGEST_CELL, *map(len, columns[0].cells)):
-            # A column as wide as this name would take the room of others.
+            # A column as wide as this name would leave no room for others.
             above = [self._shell.paint(columns[0].head, "bold", result=True)]
             columns[0] = _column("run", "run", columns[0].cells, 0)
         width = self._shell.result_width
@@ -406,7 +406,7 @@ class RunsTable:
         for at, name in enumerate(group.metrics):
             values = [run.metrics.get(name) for run in runs]
             columns.append(self._values(METRICS + name, name, values, _FIRST_VALUE + 1 + 2 * at))
-        # Always: runs of other code or data are not to be compared without a word.
+        # Always shown: runs of other code or data must not be compared unnoticed.
         for name in group.origins:
             cells = [getattr(run, name) or _EMPTY for run in runs]
             columns.append(_column(name, name, cells, _RANKS["status"]))
@@ -462,7 +462,7 @@ def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
     """Select the columns that fit the width of the table of runs; drop the least important."""
     room = width + _GAP
     chosen = []
-    # Sorting is stable: of one rank the first.
+    # Sorting is stable: the first of equal rank comes first.
     for column in sorted(columns, key=lambda each: each.rank):
         if column.rank <= 1 or column.width + _GAP <= room:
             chosen.append(column)

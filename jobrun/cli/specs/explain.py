@@ -34,7 +34,7 @@ _ALL_CODES = "codes"
 _COMMANDS = "commands"
 _WIDEST = 100
 _HELP_WIDTH = 80
-# What people look for under another name.
+# Other names under which people look for a page.
 _ALIASES = {
     "submit": "batch", "slurm": "batch", "ray": "nodes", "s3": "object-stores",
     "tensorboard": "listeners", "mlflow": "listeners", "wandb": "listeners",

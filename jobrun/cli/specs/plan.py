@@ -27,7 +27,7 @@ from jobrun.graph.types import Job
 from jobrun.runner.preflight.blob_types import infer_header_types
 from jobrun.runner.saving.time_budget import measure_loss_bound
 
-# Of the newest run of a job, below its folder.
+# Events of a job's newest run, relative to the job's folder.
 _EVENTS = Path("latest", "events.jsonl")
 
 

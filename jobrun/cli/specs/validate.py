@@ -96,7 +96,7 @@ def _judged(spec: str, values: Sequence[str], overrides: Sequence[str], imports:
     job = prepared.job
     folder = Path(prepared.authored.folder)
     missing_faults = preflight(job, folder, imports=imports, compiled=prepared.compiled.types)
-    # What this machine lacks is no fault of the spec; what does not fit together is one.
+    # A thing missing on this machine is no fault of the spec; a contradiction is one.
     missing = tuple(
         fault if fault.code in SPEC_CODES else replace(fault, severity="warning")
         for fault in missing_faults

@@ -38,7 +38,7 @@ _MENDS = {
     errno.EAGAIN: _MEMORY,
 }
 _COPIED_BYTES = 1 << 20
-# Of a temporary name: 60 characters of 4 bytes, and its suffix, fit into the 255 of a name.
+# Characters of a temporary name: 60 of 4 bytes, and a suffix, fit into the 255 bytes of a name.
 _NAME_LENGTH = 60
 _UNFINISHED = lazy_pattern(r"\.[^/]{1,60}\.[0-9a-f]{16}")
 # Far more than any file that is read as a whole.
@@ -96,7 +96,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
     def _convert(self, error: OSError) -> EnvironmentFaultError:
         message = f"cannot {self._action}: {error.strerror or error}"
         if error.errno in _FULL:
-            # Of the nodes of a job each may write on the disk of its own machine.
+            # Each node of a job may write to the disk of its own machine.
             machine = f"on machine {os.uname().nodename}"
             needs = f"needs {self._needed_bytes} bytes, {_free_bytes(self._directory)} are free "
             message += f" ({needs if self._directory and self._needed_bytes else ''}{machine})"
@@ -302,7 +302,7 @@ def sync_names(path: str | Path, *, own_names: int = 1) -> None:
         is_ours = facts.st_uid == user and facts.st_dev == device
         if not is_ours or (count > own_names and not _is_alone(directory)):
             return
-        # What may not be read holds no name that we have given.
+        # A directory that may not be read holds no name that this process made.
         with contextlib.suppress(PermissionError):
             sync_directory(directory.parent)
 

@@ -36,7 +36,7 @@ from jobrun.core.files.disk import (
 from jobrun.core.lazy_dataclass import is_dataclass, required_fields
 from jobrun.core.text.big_integers import parse_hex
 
-# What jobrun writes has at most ten levels, and ``json`` itself fails at a thousand.
+# Files of jobrun have at most ten levels, and ``json`` itself fails at a thousand.
 MOST_DEPTH = 100
 _INT64 = range(-(1 << 63), 1 << 63)
 # The type of a metric's value: the only place for integers of any size, and for NaN.
@@ -417,7 +417,7 @@ def find_last_line(path: str | os.PathLike[str], mark: bytes) -> bytes:
     with os.fdopen(open_regular(path), "rb") as file:
         facts = os.fstat(file.fileno())
         at = facts.st_size
-        # A hole of a terabyte takes no place; a file system that compresses saves less.
+        # A hole of a terabyte takes no space on disk; compression saves less than that.
         first = max(0, at - max(_LINE_BYTES, _MOST_COMPRESSED * facts.st_blocks * 512))
         behind = b""
         while at > first:

@@ -115,5 +115,5 @@ def open_output_files() -> tuple[OutputFile, ...]:
         groups = ((1, 2),) if places[0] == places[1] else ((1,), (2,))
         return tuple(OutputFile(group) for group in groups)
     except OSError:
-        # Closed descriptors, or no more of them: then nothing is taken.
+        # Descriptors are closed or used up: capture nothing.
         return ()

@@ -60,7 +60,7 @@ def _first_digits(value: int) -> tuple[str, int]:
     first, count = text[:_SHOWN_DIGITS], decimal.adjusted() + 1
     if text[:_SURE_DIGITS].strip("9") and text[1:_SURE_DIGITS].strip("0"):
         return first, count
-    # So near to a power of ten that only all digits tell on which side of it.
+    # It is so near to a power of ten that only all digits decide on which side it lies.
     nearest = count if first[0] == "9" else count - 1
     is_more = value >= 10**nearest
     return (
@@ -104,7 +104,7 @@ def parse_hex(text: str) -> int | None:
 
 def _decimal(value: int, digits: int = _PRECISION) -> Decimal:
     """Convert a long integer to a Decimal of its leading digits, with its sign and magnitude."""
-    # Only for integers that hardly any run has.
+    # Imported late: hardly any run has such integers.
     from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext  # noqa: PLC0415
 
     with localcontext() as context:

@@ -64,7 +64,7 @@ def _of_option(text: str) -> Excerpt | None:
 
 
 def _line(text: str, number: int) -> str | None:
-    # Not splitlines: a place counts only the line ends that an editor counts.
+    # Not splitlines: a position counts only the line ends that an editor counts.
     lines = text.split("\n", number)
     return lines[number - 1].rstrip("\r") if number <= len(lines) else None
 

@@ -195,7 +195,7 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError:
-        # Of no permission to list it, or just removed.
+        # It may not be listed, or was just removed.
         return []
 
 

@@ -38,13 +38,13 @@ def describe_file_difference(expected: Path, actual: Path, *, by_bytes: bool = F
             if words:
                 return words
     except JobrunError:
-        # Of no format that is known, or with what is no array.
+        # The format is unknown, or the file holds something else than arrays.
         return _bytes_difference(expected.read_bytes(), actual.read_bytes())
     return _bytes_difference(expected.read_bytes(), actual.read_bytes()) if by_bytes else ""
 
 
 def _member_difference(expected: str, actual: str, member: str) -> str:
-    # How a file has its axes in order is no part of the value.
+    # The order of the axes in memory is no part of the value.
     values = (np.asarray(read_member(path, member), order="C") for path in (expected, actual))
     differs = compare.find_difference(*values)
     if differs is None:

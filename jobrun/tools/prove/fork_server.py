@@ -199,7 +199,7 @@ def _wait_for_child(child: int, limit_s: float | None) -> bool:
         return False
     deadline = time.monotonic() + limit_s
     while True:
-        # Not reaped where that can be: a PID that is free may be reused by another process.
+        # Do not reap it here if possible: a free PID may be reused by another process.
         if has_ended(child, lambda: _reap(child)):
             return False
         remaining_s = deadline - time.monotonic()

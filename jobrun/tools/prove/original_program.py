@@ -90,7 +90,7 @@ def run_original(
     artifacts = {name: isolation.directory / name for name in original.artifacts}
     for path in artifacts.values():
         path.unlink(missing_ok=True)
-    # As the job's own process: one thread count, and one order of sets of text.
+    # Like the job's own process: the same thread count, and the same order of sets of strings.
     variables = {VARIABLE: DEFAULT, **environment, **thread_variables(original.threads)}
     variables |= isolation.variables(variables)
     # 'python' is the one that has what the job needs.

@@ -29,8 +29,8 @@ from jobrun.tools.prove.judge import (
     find_difference,
 )
 
-# What a run may end with and still have gone as it should: 9 is an expectation that does not
-# hold, which an unbroken run reports, too.
+# Exit codes of a run that worked: 9 is an expectation that does not hold, which an unbroken
+# run reports, too.
 _ENDED = (0, 9)
 _SIGKILL = -9
 _TRIES = 4
@@ -234,7 +234,7 @@ def compare_runs(reference: Run, ended: Run) -> Difference | None:
     return find_difference(EndedCopy(reference), EndedCopy(ended))
 
 
-# Of the folder in which a killed run is: what it has lost, in words; empty for nothing.
+# Maps the folder of a killed run to a description of what was lost; empty for nothing.
 Loss = Callable[[Path], str]
 
 
@@ -301,7 +301,7 @@ def run_trial(
         if not (outcome.good and too_late) or attempt == _TRIES:
             return outcome
         shutil.rmtree(attempt_folder)
-        # Out of the half of what is left each time.
+        # Each attempt draws from half of the remaining time.
         course = reference.course
         left_s = (course.seconds - course.first_s) / 2**attempt
         shorter = replace(course, seconds=course.first_s + left_s)
@@ -326,13 +326,13 @@ def _once(
             return replace(outcome, failure=_ended_badly(ended, folder))
         if ended.exit_code == _SIGKILL and (gone := loss(folder)):
             return replace(outcome, landed=_padded([*landed, True], trial), lost=gone)
-        # Between its last word and its end a run has nothing left that a kill could spoil.
+        # After its record says finished, a kill can no longer spoil anything.
         landed.append(ended.exit_code == _SIGKILL and not _has_finished(folder))
         outcome = replace(outcome, landed=_padded(landed, trial))
         if not landed[-1]:
             break
     if not any(landed):
-        # It has finished by itself, as an unbroken run, and shows nothing of kills.
+        # It finished by itself like an unbroken run, and proves nothing about kills.
         return outcome
     ended = _start(forge, command, folder, {})
     if ended.exit_code != reference.exit_code:
@@ -406,6 +406,6 @@ def _last_words(folder: Path) -> str:
     if not errors:
         return "; ".join(lines[-_LAST_LINES:]) or "no output"
     headline, *following = lines[errors[-1] :]
-    # Under the source line the carets, and after them the mend.
+    # Below the source line are the carets, and after them the mend.
     mends = (match[1] for line in following if (match := _MEND.fullmatch(line)))
     return "; ".join((headline, *islice(mends, 1)))

@@ -14,7 +14,7 @@ from jobrun.core.lazy_dataclass import dataclass
 from jobrun.tools.inspection import Inspection
 
 Array = np.ndarray[Any, np.dtype[Any]]
-# Of what a NaN is drawn in; the others are shades.
+# The shade of NaN; numbers have the shades 1 to 255.
 NOT_A_NUMBER = 0
 _SHADES = 255
 # Dark violet, blue, green, yellow: the same order for all kinds of colour vision, and in grey.
@@ -22,14 +22,14 @@ _RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 3
 _NAN_COLOUR = (220, 40, 160)
 _TILES = (16, 4096)
 _MOST_TILES = 64
-# Of how many columns, and how many times as long, a matrix is a table of them.
+# A matrix with at most this many columns, and this many times as many rows, is a table.
 _FEW, _LONG = 4, 16
 
 
-# So many blobs get a drawing; of the others a line is enough, or a page grows without end.
+# Draw at most this many blobs; each further one is a line, so that a page stays small.
 MOST_DRAWN = 120
 
-# Of a larger blob every n-th number is looked at: its shape is the same to the eye.
+# Sample every n-th number of a larger blob: the drawing looks the same.
 _MOST_VALUES = 1 << 20
 _WIDEST_INTEGERS = 64
 
@@ -122,7 +122,7 @@ def _shades(value: Array) -> Array:
         numbers = value.astype(np.float64)
     finite = np.isfinite(numbers)
     shades = np.full(numbers.shape, NOT_A_NUMBER, np.uint8)
-    # What is infinite has a side on which it lies.
+    # Infinite values are drawn as the extremes.
     shades[numbers == np.inf], shades[numbers == -np.inf] = _SHADES, 1
     if finite.any():
         low, high = numbers[finite].min() / 2, numbers[finite].max() / 2

@@ -113,7 +113,7 @@ def metric_points(metrics: Metrics, name: str) -> list[Point]:
 
 
 def _times(reports: Sequence[RunReport]) -> Iterator[tuple[str, list[list[Point]]]]:
-    # Of an epoch that was run again, the last time counts.
+    # The last time counts where an epoch ran again.
     epochs = [{event.epoch: event.seconds for event in report.history.epochs} for report in reports]
     saves = [{event.epoch: event.seconds for event in report.history.saves} for report in reports]
     for name, reported in ((EPOCH_SECONDS, epochs), (SAVE_SECONDS, saves)):

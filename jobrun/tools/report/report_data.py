@@ -198,7 +198,7 @@ def _stored(run: Run, runs: int) -> Stored:
         if not epochs:
             return Stored()
         folder = Path(store.path(epochs[-1]))
-        # Also of files that would have to be fetched first.
+        # The manifest also has the sizes of files that would have to be fetched first.
         size_bytes = sum(file.size_bytes for file in store.manifest(epochs[-1]).files)
         if size_bytes > _MOST_STATE_BYTES // runs:
             fault = f"{size(size_bytes)} are too much to look into for a page; see it with"
@@ -236,7 +236,7 @@ def _following(status: Status, run: str) -> tuple[str, ...]:
         return (f"jobrun resume {run} --dry-run", f"jobrun resume {run}")
     if status.saved < 0:
         return (f"jobrun logs {run}",)
-    # Not 'fork': of the end of a run it makes one without an epoch.
+    # Not 'fork', which at the end of a run would make one without an epoch to run.
     return (f"jobrun inspect-checkpoint {run} --plot",)
 
 

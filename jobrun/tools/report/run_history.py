@@ -157,7 +157,7 @@ class _Seen:
 
     def _happened(self, record: RecordedEvent[Event]) -> None:
         match record.event:
-            # By far the most; their times are not looked at one by one.
+            # These are by far the most; their times are only added up.
             case TaskEnded() as event:
                 self._task(event)
             case EpochEnded() as event:

@@ -200,7 +200,7 @@ def _invocation(number_: int, invocation: Invocation) -> tuple[str, ...]:
         else "none"
     )
     look = _LOOKS.get(invocation.outcome, "bad")
-    # Some reasons begin with what the word before them has just said.
+    # Some reasons begin with the outcome, which is shown before them.
     reason = invocation.reason.removeprefix(f"{invocation.outcome} ")
     outcome = joined((tag("strong", invocation.outcome, class_=look), text(f" {reason}")))
     return (str(number_), begun, ran, span(invocation.ended - invocation.started), outcome)
@@ -444,7 +444,7 @@ def _histogram(histogram: Histogram, name: str) -> Html:
 def _histogram_bars(counts: tuple[int, ...], most: int) -> Iterator[Html]:
     for at, count in enumerate(counts):
         if count:
-            # What is there is seen, however little of it.
+            # Even a single value is visible.
             height = max(1.5, 100 * count / most)
             y = f"{100 - height:.1f}"
             yield tag("rect", x=at * 10, y=y, width=9, height=f"{height:.1f}")

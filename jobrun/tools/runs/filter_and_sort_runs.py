@@ -22,7 +22,7 @@ from jobrun.tools.runs.summarise_runs import RunSummary, Value
 
 # Columns that each run has; those of params and metrics begin with these words.
 OWN_COLUMNS = ("job", "status", "epoch", "age", "left", "seed", "code", "data", "versions")
-# What a run was computed with; shown where the runs of a group differ.
+# Columns on what computed a run; shown where the runs of a group differ.
 ORIGINS = ("code", "data", "versions")
 PARAMS, METRICS = "params.", "metrics."
 _DURATIONS = ("age", "left")
@@ -200,7 +200,7 @@ def filter_runs(
     Raises:
         UsageError: E449, no run has the column of a condition, or text is compared by size.
     """
-    # Of each run, whether it is kept so far.
+    # Whether each run passes the conditions so far.
     is_kept = [True] * len(runs)
     for condition in conditions:
         column = find_column(condition.name, runs)
@@ -266,7 +266,7 @@ def _with_best(run: RunSummary, run_dir: Path, name: str, mode: str) -> RunSumma
     points = metrics.column(name) if name in metrics.names else []
     if not points:
         return replace(run, metrics={})
-    # Of equal values the first epoch.
+    # The first epoch counts where values are equal.
     epoch, _ = min(points, key=lambda point: -point[1] if mode == "max" else point[1])
     values = dict(metrics.rows)[epoch]
     pairs = zip(metrics.names, values, strict=True)

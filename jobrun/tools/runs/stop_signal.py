@@ -42,7 +42,7 @@ def send_stop_signal(run: Run, *, now: bool = False) -> Owner:
             f"on that host: kill -TERM {owner.pid}" if owner.pid else "end it where it was started",
         )
     with contextlib.suppress(OSError):
-        # So that the run does not take the signal for one of the system.
+        # Marks the signal as one of a user, not of the system.
         write_file(run.path / SENDER_NAME, b"")
     try:
         os.kill(owner.pid, signal.SIGTERM)

@@ -166,7 +166,7 @@ def _axis(text: str, position: str) -> Axis | str:
         return f"a quote in '{values_text}' has no end"
     if "" in values:
         return f"'{name}' has an empty value"
-    # Twice the same value would be the same run.
+    # The same value twice would be the same run.
     return Axis(path, tuple(dict.fromkeys(values)), position=position)
 
 
@@ -227,7 +227,7 @@ def enumerate_points(axes: Sequence[Axis], count: int | None, seed: int) -> tupl
 def _drawn(axes: Sequence[Axis], seed: int, number: int) -> Point:
     point = []
     for axis in axes:
-        # Of the axis's name, so that neither their order nor another axis changes the draw.
+        # Seeded by the axis's name: neither the order nor another axis changes the draw.
         part = random.Random(f"{seed}/{number}/{axis.path}").random()  # noqa: S311 - no secret
         value = axis.range.at(part) if axis.range else axis.values[int(part * len(axis.values))]
         point.append((axis.path, value))

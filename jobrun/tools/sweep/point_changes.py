@@ -11,7 +11,7 @@ from jobrun.runner.rundir.run_directories import Run
 from jobrun.runtime.context.imported_code import read_imported
 from jobrun.tools.sweep.sweep_design import PlannedPoint, SweepBase
 
-# Of a record, all that is compared besides its spec.
+# Fields of a record that are compared besides its spec.
 _COMPARED = ("callables", "packages", "data", "environment", "variables")
 
 

@@ -134,7 +134,7 @@ class Pool:
                 return
             point = waiting.popleft()
             if self._is_live(point):
-                # What a killed sweep has left is saving just now.
+                # A run that a killed sweep left behind is still saving.
                 waiting.append(point)
             else:
                 self._open(point)

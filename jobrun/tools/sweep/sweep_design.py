@@ -33,7 +33,7 @@ from jobrun.tools.sweep.axes import Axis, Point, restore_option_name, short_name
 
 _LONGEST_NAME = 64
 _NOT_IN_NAMES = lazy_pattern(r"[^A-Za-z0-9_.-]+")
-# Of more points, each value of each axis is compiled once; all of them are checked for their form.
+# With more points, each value of each axis is compiled once; every point is still validated.
 _MOST_COMPILED = 100
 _MOST_FAULTS = 20
 Made = TypeVar("Made")
