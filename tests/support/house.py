@@ -1,9 +1,10 @@
 """Measure how large the package is, and how much of it one command needs: ``make house``.
 
-Prints modules, lines, the largest folder, the modules that the README's first job executes, and
-those that ``validate`` executes. With ``--questions SEED`` it writes ``questions.txt`` and
-``key.json`` to the current directory: thirty functions drawn at random, of which a reader who has
-not seen the code gets the first sentence and guesses the file.
+Prints modules, lines, the largest folder, the modules that the README's first job executes, those
+that ``validate`` executes, and the share of identifiers that say nothing. With ``--questions
+SEED`` it writes ``questions.txt`` and ``key.json`` to the current directory: thirty functions
+drawn at random, of which a reader who has not seen the code gets the first sentence and guesses
+the file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import sys
 import tempfile
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -43,6 +45,31 @@ names = sorted(name for name in seen if "/jobrun/" in name and name.startswith(s
 print(json.dumps([code, len(names)]), file=sys.stderr)
 """
 _SENTENCE = range(7, 41)
+
+#: Identifiers that say nothing of what they hold, and what to write instead.
+EMPTY_NAMES = {
+    "one": "the noun of what the loop goes over: node, blob, epoch, path, entry",
+    "found": "what was looked for: path, faults, rows, match",
+    "place": "position (in a spec), path (in a value), directory, offset, index",
+    "kept": "what it is: retained, snapshot, shown_rows",
+    "given": "arguments, options, word, by_name",
+    "made": "what was made: record, inspection, session",
+    "own": "whose it is, with a noun: own_pid, parameters",
+    "what": "subject, noun, description",
+    "form": "shape, dtype, structure, file_format, template",
+    "left": "lhs of an operator; remaining, unread",
+    "rest": "remaining, unread, suffix",
+    "said": "output, errors, message, lines",
+    "how": "difference, state, message",
+    "thing": "its noun",
+    "told": "events, messages, reports",
+    "beside": "temporary, staged, companions",
+    "around": "outer, the noun of what is outside",
+    "still": "what does not move or change",
+    "looker": "who looks, by its noun: evaluator, probe",
+    "ends": "bounds, exits, ended_tasks",
+    "moves": "steps, transfers",
+}
 
 
 def modules() -> list[Path]:
@@ -70,6 +97,65 @@ _NO_CODE = {
 }  # fmt: skip
 
 
+# The attribute of each kind of node that is an identifier.
+_NAME_OF: Mapping[type[ast.AST], str] = {
+    ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg",
+    ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.ClassDef: "name",
+}  # fmt: skip
+
+
+def identifiers(text: str) -> list[str]:
+    """List the identifiers of a module where they are used, without those of foreign packages."""
+    nodes = [*ast.walk(ast.parse(text))]
+    foreign = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        if (node.module or "").partition(".")[0] not in {"jobrun", "tests"}
+        for alias in node.names
+    }
+    pairs = ((node, _NAME_OF.get(type(node))) for node in nodes)
+    names = ((type(node), getattr(node, field)) for node, field in pairs if field)
+    # A keyword without a name unpacks a mapping.
+    return [name for kind, name in names if name and (kind is not ast.Name or name not in foreign)]
+
+
+@dataclass(frozen=True)
+class EmptyNames:
+    """Count the identifiers below a folder, and in each file those that say nothing."""
+
+    identifiers: int
+    by_file: Mapping[str, Counter[str]]
+
+    @classmethod
+    def below(cls, folder: Path) -> EmptyNames:
+        """Count those of all modules below a folder."""
+        count, by_file = 0, {}
+        for path in sorted(folder.rglob("*.py")):
+            names = Counter(identifiers(path.read_text()))
+            count += names.total()
+            empty = Counter({name: names[name] for name in EMPTY_NAMES if names[name]})
+            if empty:
+                by_file[path.relative_to(ROOT).as_posix()] = empty
+        return cls(count, by_file)
+
+    @property
+    def percent(self) -> float:
+        """Return the share of empty names."""
+        return 100 * sum(names.total() for names in self.by_file.values()) / self.identifiers
+
+    def describe(self, most_files: int = 10) -> str:
+        """List the files with most of them, and what to write instead."""
+        files = sorted(self.by_file.items(), key=lambda item: -item[1].total())[:most_files]
+        lines = [
+            f"  {path}: " + ", ".join(f"{name} {n}" for name, n in names.most_common())
+            for path, names in files
+        ]
+        used = {name for _, names in files for name in names}
+        mends = [f"  {name}: {mend}" for name, mend in EMPTY_NAMES.items() if name in used]
+        return "\n".join([*lines, "Name each after what it holds, such as", *mends])
+
+
 def executed(*words: str) -> int:
     """Count the modules of the package with a function that a command line calls."""
     text = README.read_text()
@@ -93,13 +179,13 @@ def executed(*words: str) -> int:
 def draw_questions(seed: int) -> None:
     """Write the paths and thirty first sentences for a reader, and the key."""
     drawing = random.Random(seed)
-    found: dict[str, list[tuple[str, str]]] = {}
+    sentences: dict[str, list[tuple[str, str]]] = {}
     for path in modules():
         for name, sentence in _first_sentences(path):
-            found.setdefault(path.relative_to(PACKAGE).as_posix(), []).append((name, sentence))
-    names = list(found)
+            sentences.setdefault(path.relative_to(PACKAGE).as_posix(), []).append((name, sentence))
+    names = list(sentences)
     drawing.shuffle(names)
-    drawn = [(name, *drawing.choice(found[name])) for name in names[:30]]
+    drawn = [(name, *drawing.choice(sentences[name])) for name in names[:30]]
     paths = [path.relative_to(PACKAGE).as_posix() for path in modules()]
     asked = [f"{number}. {sentence}" for number, (_, _, sentence) in enumerate(drawn, 1)]
     Path("questions.txt").write_text("\n".join([*paths, "", *asked]) + "\n")
@@ -118,9 +204,9 @@ def main() -> None:
     """Print the figures, or draw the questions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--questions", type=int, metavar="SEED")
-    given = parser.parse_args()
-    if given.questions is not None:
-        draw_questions(given.questions)
+    options = parser.parse_args()
+    if options.questions is not None:
+        draw_questions(options.questions)
         return
     texts = {path: path.read_text() for path in modules()}
     folders = Counter(
@@ -134,6 +220,9 @@ def main() -> None:
     print(f"largest folder               {files:7,}  {largest}")
     print(f"modules the first job needs  {executed('run', 'walk.yaml', '--max-epochs', '3'):7,}")
     print(f"modules validate needs       {executed('validate', 'walk.yaml'):7,}")
+    for folder in (PACKAGE, ROOT / "tests"):
+        share = EmptyNames.below(folder).percent
+        print(f"{f'names that say nothing, {folder.name}':28} {share:7.2f} %")
 
 
 if __name__ == "__main__":
