@@ -126,11 +126,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if not mark and number not in passed and not outcome.startswith("not "):
             mark = "(not run) "
         rule = outcome.removeprefix("by rule ")
-        told = f": {RULES[int(rule)]}" if rule != outcome else ""
-        terminalreporter.write_line(f"{name:42} {mark}{outcome}{told}")
+        rule_text = f": {RULES[int(rule)]}" if rule != outcome else ""
+        terminalreporter.write_line(f"{name:42} {mark}{outcome}{rule_text}")
 
 
 def _cases(reporter: pytest.TerminalReporter, status: str) -> set[str]:
     reports = reporter.stats.get(status, [])
-    found = (_TEST.search(getattr(report, "nodeid", "")) for report in reports)
-    return {match.group(1) for match in found if match}
+    matches = (_TEST.search(getattr(report, "nodeid", "")) for report in reports)
+    return {match.group(1) for match in matches if match}

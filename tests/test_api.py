@@ -56,10 +56,10 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_steps_joins_neighbouring_statements_to_one_net():
     loop = Loop(None, ())
 
-    found = jobrun.steps("x = 1", "y = 2", loop, "del x")
+    built = jobrun.steps("x = 1", "y = 2", loop, "del x")
 
-    assert [type(step) for step in found] == [Net, Loop, Net]
-    assert len(found[0].ops) == 2
+    assert [type(step) for step in built] == [Net, Loop, Net]
+    assert len(built[0].ops) == 2
 
 
 def test_an_expression_keeps_names_as_written():
@@ -87,7 +87,7 @@ def test_a_job_built_by_hand_runs_with_checkpoints(tmp_path):
     assert type(_total(result.run_path)) is int
 
 
-def test_a_stopped_python_job_goes_on_with_the_job(tmp_path):
+def test_a_stopped_python_job_continues_with_the_job(tmp_path):
     stopped = jobrun.run(_job(), _at(tmp_path, max_epochs=1))
 
     ended = jobrun.resume(stopped.run_path, _job(), _at(tmp_path))
@@ -161,7 +161,7 @@ def test_a_fork_of_a_run_made_in_python_needs_the_job(tmp_path):
         jobrun.fork(first.run_path, options=_at(tmp_path))
 
 
-def test_a_run_made_from_a_spec_needs_no_job_to_go_on(tmp_path):
+def test_a_run_made_from_a_spec_continues_without_a_job(tmp_path):
     spec = tmp_path / "walk.yaml"
     spec.write_text(SPEC)
     stopped = jobrun.run(spec, _at(tmp_path, max_epochs=1))

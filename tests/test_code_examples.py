@@ -62,9 +62,9 @@ def _whole(part: str) -> str:
 
 def _begin(part: str) -> str:
     """An init that makes the blobs that an example reads and nobody makes."""
-    made = set(re.findall(r"(?:['\"\[ ]|^)(\w+) = ", part, re.MULTILINE))
+    assigned = set(re.findall(r"(?:['\"\[ ]|^)(\w+) = ", part, re.MULTILINE))
     words = set(re.findall(r"\w+(?!\w*:)", part.partition("#")[0]))
-    steps = [f"'{name} = {value}'" for name, value in BLOBS.items() if name in words - made]
+    steps = [f"'{name} = {value}'" for name, value in BLOBS.items() if name in words - assigned]
     return f"[{{task: begin, steps: [{', '.join(steps)}]}}]" if steps else "[]"
 
 
@@ -118,21 +118,21 @@ def _command_lines() -> Iterator[tuple[str, list[str]]]:
 WRONG = {"E400", "E401", "E402", "E403", "E404"}
 
 
-@each_case(("code", "words"), [one for one in _command_lines() if one[0] not in WRONG])
+@each_case(("code", "words"), [part for part in _command_lines() if part[0] not in WRONG])
 def test_options_of_a_command_line_in_an_example_exist(code, words):
     command: click.Command | None = group
     context = click.Context(group, info_name="jobrun", obj=Shell({}))
     for word in words:
         if not isinstance(command, click.Group) or word.startswith("-"):
             break
-        found = command.get_command(context, word)
-        assert found is not None or getattr(command, "_default", ""), words
-        if found is None:
+        inner = command.get_command(context, word)
+        assert inner is not None or getattr(command, "_default", ""), words
+        if inner is None:
             break
-        command = found
+        command = inner
     assert command is not None
     params = [*command.params, *getattr(command, "commands", {}).values()]
     known = {name for param in params for name in getattr(param, "opts", ())}
     if isinstance(command, click.Group):
-        known |= {n for one in command.commands.values() for p in one.params for n in p.opts}
+        known |= {n for part in command.commands.values() for p in part.params for n in p.opts}
     assert [word for word in words if word.startswith("--") and word not in known] == []

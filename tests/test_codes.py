@@ -38,12 +38,12 @@ def _texts() -> list[tuple[str, str]]:
 
 def _read_texts() -> Iterator[tuple[str, str]]:
     for path in sorted(PACKAGE.rglob("*.py")):
-        place = path.relative_to(PACKAGE)
-        if place.as_posix() == "core/codes.py":
+        module = path.relative_to(PACKAGE)
+        if module.as_posix() == "core/codes.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield f"{place}:{node.lineno}", node.value
+                yield f"{module}:{node.lineno}", node.value
 
 
 def test_the_type_has_the_codes_of_the_catalogue_each_once():
@@ -53,7 +53,9 @@ def test_the_type_has_the_codes_of_the_catalogue_each_once():
 def test_every_code_in_the_source_is_known():
     known = set(get_args(Code))
     unknown = [
-        f"{place} {text}" for place, text in _texts() if CODE.fullmatch(text) and text not in known
+        f"{position} {text}"
+        for position, text in _texts()
+        if CODE.fullmatch(text) and text not in known
     ]
     assert unknown == []
 
@@ -119,8 +121,10 @@ def _check_entry(code):
 
 
 def test_every_command_a_message_or_an_explanation_names_exists():
-    prose = [(code, f"{one.explanation} {one.fix}") for code, one in CATALOGUE.items()]
-    named = {(place, word) for place, text in (*_texts(), *prose) for word in COMMAND.findall(text)}
+    prose = [(code, f"{entry.explanation} {entry.fix}") for code, entry in CATALOGUE.items()]
+    named = {
+        (position, word) for position, text in (*_texts(), *prose) for word in COMMAND.findall(text)
+    }
     assert sorted(item for item in named if item[1] not in COMMANDS) == []
 
 

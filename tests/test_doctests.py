@@ -13,12 +13,12 @@ PACKAGE = Path(__file__).parent.parent / "jobrun"
 
 def _modules() -> list[str]:
     """The modules that have examples, by reading: the others need not be imported."""
-    found = []
+    names = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if ">>> " in path.read_text():
             parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-            found.append(".".join(part for part in parts if part != "__init__"))
-    return found
+            names.append(".".join(part for part in parts if part != "__init__"))
+    return names
 
 
 @pytest.mark.parametrize("name", _modules())

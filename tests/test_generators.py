@@ -30,7 +30,7 @@ def test_seeds_come_from_the_generator_that_is_given():
     assert drawn() == first
 
 
-def test_the_state_goes_on_where_it_was_taken():
+def test_the_state_continues_where_it_was_taken():
     generators = seeded(np.random.default_rng(1))
     drawn()
     state = generators.state_dict()
@@ -41,7 +41,7 @@ def test_the_state_goes_on_where_it_was_taken():
     assert drawn() == first
 
 
-def test_without_torch_it_is_said_how_to_install_it(monkeypatch):
+def test_without_torch_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
 
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jobrun\[torch\]'"):

@@ -24,8 +24,8 @@ def test_each_action_is_pinned_to_a_commit_with_its_version():
 
 
 def test_a_report_of_a_fault_needs_the_output_of_doctor():
-    form = yaml.safe_load((FOLDER / "ISSUE_TEMPLATE" / "bug.yml").read_text())
-    (doctor,) = (item for item in form["body"] if item.get("id") == "doctor")
+    template = yaml.safe_load((FOLDER / "ISSUE_TEMPLATE" / "bug.yml").read_text())
+    (doctor,) = (item for item in template["body"] if item.get("id") == "doctor")
 
     assert "jobrun doctor" in doctor["attributes"]["label"]
     assert doctor["validations"]["required"] is True

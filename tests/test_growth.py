@@ -64,8 +64,10 @@ def _init(count: int, text: str = "x{i} = zeros(3)") -> str:
 
 
 def tasks(count: int) -> str:
-    one = "- {{task: t{i}, needs: [{needs}], steps: [y = x{i} * 2, x{i} = y + 1, 'x{i} += x0[0]']}}"
-    work = "".join(one.format(i=i, needs=f"t{i - 1}" if i else "") + "\n" for i in range(count))
+    line = (
+        "- {{task: t{i}, needs: [{needs}], steps: [y = x{i} * 2, x{i} = y + 1, 'x{i} += x0[0]']}}"
+    )
+    work = "".join(line.format(i=i, needs=f"t{i - 1}" if i else "") + "\n" for i in range(count))
     return HEAD + _init(count) + "epoch:\n" + work
 
 
@@ -74,11 +76,11 @@ def independent_tasks(count: int) -> str:
 
 
 def calling_tasks(count: int) -> str:
-    one = (
+    line = (
         "- {{task: t{i}, needs: [{needs}], steps: [{{call: 'numpy:copy', with: {{a: x{i}}}, "
         "out: y{i}}}, y{i} += 1, x{i} += y{i}]}}"
     )
-    work = "".join(one.format(i=i, needs=f"t{i - 1}" if i else "") + "\n" for i in range(count))
+    work = "".join(line.format(i=i, needs=f"t{i - 1}" if i else "") + "\n" for i in range(count))
     return HEAD + _init(count) + "epoch:\n" + work
 
 
@@ -97,16 +99,16 @@ def writers(count: int) -> str:
 
 
 def queues(count: int) -> str:
-    given = "queues:\n" + _lines("  q{i}: {{}}", count)
+    declarations = "queues:\n" + _lines("  q{i}: {{}}", count)
     work = _lines("- {{task: t{i}, steps: [v = epoch], write: {{q{i}: [v]}}}}", count)
     read = _lines("- {{task: u{i}, read: q{i}, steps: [x{i} += v]}}", count)
-    return HEAD + given + _init(count) + "epoch:\n" + work + read
+    return HEAD + declarations + _init(count) + "epoch:\n" + work + read
 
 
 def readers(count: int) -> str:
-    given = "readers:\n" + _lines("  r{i}: {{counter: {{stop: 3}}, fields: [n]}}", count)
+    declarations = "readers:\n" + _lines("  r{i}: {{counter: {{stop: 3}}, fields: [n]}}", count)
     work = _lines("- {{task: t{i}, read: r{i}, steps: [x{i} += n]}}", count)
-    return HEAD + given + _init(count) + "epoch:\n" + work
+    return HEAD + declarations + _init(count) + "epoch:\n" + work
 
 
 def statements(count: int) -> str:
@@ -135,15 +137,15 @@ def calls(count: int) -> str:
 
 
 def nets(count: int) -> str:
-    given = "nets:\n" + _lines("  n{i}: {{in: [a], out: [b], steps: [b = a + 1]}}", count)
+    declarations = "nets:\n" + _lines("  n{i}: {{in: [a], out: [b], steps: [b = a + 1]}}", count)
     steps = _lines("  - {{net: n{i}, in: {{a: x{i}}}, out: {{b: x{i}}}}}", count)
-    return HEAD + given + _init(count) + "epoch:\n- task: t\n  steps:\n" + steps
+    return HEAD + declarations + _init(count) + "epoch:\n- task: t\n  steps:\n" + steps
 
 
 def uses_of_a_net(count: int) -> str:
-    given = "nets:\n  n: {in: [a], out: [b], steps: [b = a + 1]}\n"
+    declarations = "nets:\n  n: {in: [a], out: [b], steps: [b = a + 1]}\n"
     steps = _lines("  - {{net: n, in: {{a: x{i}}}, out: {{b: x{i}}}}}", count)
-    return HEAD + given + _init(count) + "epoch:\n- task: t\n  steps:\n" + steps
+    return HEAD + declarations + _init(count) + "epoch:\n- task: t\n  steps:\n" + steps
 
 
 def nodes(count: int) -> str:
@@ -160,40 +162,44 @@ def nodes(count: int) -> str:
 
 
 def metrics(count: int) -> str:
-    given = "metrics:\n" + _lines("  m{i}: x{i}[0]", count)
+    declarations = "metrics:\n" + _lines("  m{i}: x{i}[0]", count)
     conditions = "fail_if: [" + _names("'x{i}[0] < 0'", count) + "]\n"
-    return HEAD + given + conditions + _init(count) + "epoch: [{task: t, steps: [x0 += 1]}]\n"
+    return (
+        HEAD + declarations + conditions + _init(count) + "epoch: [{task: t, steps: [x0 += 1]}]\n"
+    )
 
 
 def params(count: int) -> str:
-    given = "params:\n" + _lines("  p{i}: {i}", count)
+    declarations = "params:\n" + _lines("  p{i}: {i}", count)
     steps = _lines("  - x{i} += p{i}", count)
-    return HEAD + given + _init(count) + "epoch:\n- task: t\n  steps:\n" + steps
+    return HEAD + declarations + _init(count) + "epoch:\n- task: t\n  steps:\n" + steps
 
 
 def counting_tasks(count: int) -> str:
     """Tasks one after the other that share one counter."""
-    one = "- {{task: t{i}, needs: [{needs}], steps: ['atomic_add(c, 1)']}}"
-    work = "".join(one.format(i=i, needs=f"t{i - 1}" if i else "") + "\n" for i in range(count))
+    line = "- {{task: t{i}, needs: [{needs}], steps: ['atomic_add(c, 1)']}}"
+    work = "".join(line.format(i=i, needs=f"t{i - 1}" if i else "") + "\n" for i in range(count))
     return HEAD + "init: [{task: start, steps: [c = counter(0)]}]\nepoch:\n" + work
 
 
 def reporting_tasks(count: int) -> str:
-    one = "- {{task: t{i}, steps: [x{i} += 1], report: [{{every: 1s, steps: [y{i} = epoch]}}]}}"
-    return HEAD + _init(count) + "epoch:\n" + _lines(one, count)
+    line = "- {{task: t{i}, steps: [x{i} += 1], report: [{{every: 1s, steps: [y{i} = epoch]}}]}}"
+    return HEAD + _init(count) + "epoch:\n" + _lines(line, count)
 
 
 def setups(count: int) -> str:
-    one = "- {{task: t{i}, setup: {{task: {{init: [y = 1]}}}}, steps: [x{i} += y]}}"
-    return HEAD + _init(count) + "epoch:\n" + _lines(one, count)
+    line = "- {{task: t{i}, setup: {{task: {{init: [y = 1]}}}}, steps: [x{i} += y]}}"
+    return HEAD + _init(count) + "epoch:\n" + _lines(line, count)
 
 
 def pulls(count: int) -> str:
-    given = f"nodes: {{w: {{count: {count}}}}}\n"
+    declarations = f"nodes: {{w: {{count: {count}}}}}\n"
     start = "init: [{task: start, node: w, steps: [x = zeros(3)]}]\n"
-    one = "- {{task: t{i}, node: w_{i}, steps: [{{pull: {{y: {{from: w_{j}, blob: x}}}}}}, x = y]}}"
-    apart = one.replace("x = y", "z = y")
-    return HEAD + given + start + "epoch:\n" + _lines(apart, count)
+    line = (
+        "- {{task: t{i}, node: w_{i}, steps: [{{pull: {{y: {{from: w_{j}, blob: x}}}}}}, x = y]}}"
+    )
+    apart = line.replace("x = y", "z = y")
+    return HEAD + declarations + start + "epoch:\n" + _lines(apart, count)
 
 
 def temporaries(count: int) -> str:
@@ -209,8 +215,8 @@ def item_changes(count: int) -> str:
 
 
 SPECS: dict[str, Callable[[int], str]] = {
-    one.__name__: one
-    for one in (
+    function.__name__: function
+    for function in (
         tasks,
         independent_tasks,
         calling_tasks,
@@ -240,15 +246,17 @@ SPECS: dict[str, Callable[[int], str]] = {
 
 def _kinds(quick: tuple[str, ...] = ()) -> list[Any]:
     """All kinds of specs; those not named are for the long tests."""
-    return [one if one in quick else pytest.param(one, marks=pytest.mark.long) for one in SPECS]
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in SPECS]
 
 
 def check(
     make: Callable[[int], Callable[[], object]], count: int = COUNT, known: tuple[str, ...] = ()
 ) -> None:
-    found = [one for one in growing_lines(make, count) if not any(path in one for path in known)]
+    growing = [
+        line for line in growing_lines(make, count) if not any(path in line for path in known)
+    ]
 
-    assert not found, "\n".join(found)
+    assert not growing, "\n".join(growing)
 
 
 @pytest.fixture
@@ -293,7 +301,7 @@ def test_a_machine_is_checked_for_a_job(name, write):
     check(make)
 
 
-def test_a_fault_of_each_task_is_told(tmp_path, monkeypatch):
+def test_a_fault_of_each_task_is_reported(tmp_path, monkeypatch):
     # The nearest name is looked for among so many.
     monkeypatch.setattr(missing_blobs, "_MOST_NAMES", 10)
     path = tmp_path / "job.yaml"

@@ -74,10 +74,10 @@ DAILY = {"validate", "run", "status"}
 
 def _modules(folder: Path, *arguments: str, **variables: str) -> set[str]:
     """All modules that a command has imported when it ends."""
-    found = _imported_by(SHOW_MODULES, folder, *arguments, **variables) - _imported_by(
+    imported = _imported_by(SHOW_MODULES, folder, *arguments, **variables) - _imported_by(
         "import sys; print('MODULES', *sys.modules, file=sys.stderr)", folder
     )
-    return found - _below(NEWER, found)
+    return imported - _below(NEWER, imported)
 
 
 def _imported_by(program: str, folder: Path, *arguments: str, **variables: str) -> set[str]:
@@ -90,8 +90,10 @@ def _imported_by(program: str, folder: Path, *arguments: str, **variables: str) 
     return set(line.split()[1:])
 
 
-def _below(names: set[str], found: set[str]) -> set[str]:
-    return {one for one in found if any(f"{one}.".startswith(f"{name}.") for name in names)}
+def _below(names: set[str], imported: set[str]) -> set[str]:
+    return {
+        module for module in imported if any(f"{module}.".startswith(f"{name}.") for name in names)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +105,13 @@ def folder(tmp_path_factory):
     return path
 
 
-def _as_few(words: list[str], needed: set[str], most: int, own: int, folder: Path, **more: str):
-    found = _modules(folder, *words, **more)
-    assert sorted(_below((HEAVY | UNUSED) - needed, found)) == []
-    assert len(found) <= most
-    assert len(_below({"jobrun"}, found)) <= own
+def _as_few(
+    words: list[str], needed: set[str], most: int, most_ours: int, folder: Path, **more: str
+):
+    imported = _modules(folder, *words, **more)
+    assert sorted(_below((HEAVY | UNUSED) - needed, imported)) == []
+    assert len(imported) <= most
+    assert len(_below({"jobrun"}, imported)) <= most_ours
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_a_command_imports_what_it_needs(name, folder):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("line", "needed", "most", "own"),
+    ("line", "needed", "most", "most_ours"),
     [
         ("jobrun sta", set(), 92, 19),
         ("jobrun run trivial.yaml --res", set(), 109, 35),
@@ -133,14 +137,14 @@ def test_a_command_imports_what_it_needs(name, folder):
         ("jobrun status ", set(), 150, 53),
     ],
 )
-def test_a_completion_imports_what_it_needs(line, needed, most, own, folder):
+def test_a_completion_imports_what_it_needs(line, needed, most, most_ours, folder):
     count = str(len(line.split()) - (not line.endswith(" ")))
     variables = {"_JOBRUN_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": count}
-    _as_few([], needed, most, own, folder, **variables)
+    _as_few([], needed, most, most_ours, folder, **variables)
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_the_version_is_told(option):
+def test_the_version_is_printed(option):
     done = jobrun(option, started=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"jobrun {__version__}\n", "")
 

@@ -24,10 +24,10 @@ from tests.support.manual_blocks import (
     PATHS,
     TEXTS,
     blocks,
-    how,
     iter_blocks,
     play,
     unused_files,
+    way_to_run,
     whole_spec,
 )
 from tests.support.manual_pictures import DIAGRAMS, DRAWN, PICTURES
@@ -51,7 +51,7 @@ def test_every_link_leads_to_a_file():
     base = {name: path.parent for name, path in PATHS.items()} | {"README": ROOT}
 
     assert len(links) > 20
-    assert [one for one in links if not (base[one[0]] / one[1]).is_file()] == []
+    assert [pair for pair in links if not (base[pair[0]] / pair[1]).is_file()] == []
 
 
 def test_every_block_of_yaml_is_a_spec_or_a_part_of_one_that_compiles(tmp_path):
@@ -69,18 +69,18 @@ def test_every_block_of_yaml_is_a_spec_or_a_part_of_one_that_compiles(tmp_path):
 
 
 def test_every_block_of_python_is_python():
-    found = [(name, block) for name, block in blocks() if block.language == "python"]
+    programs = [(name, block) for name, block in blocks() if block.language == "python"]
 
-    assert len(found) > 3
-    for _, block in found:
+    assert len(programs) > 3
+    for _, block in programs:
         ast.parse(block.text)
 
 
 def test_every_block_of_shell_is_parsed_by_bash():
-    found = [(name, one.text) for name, one in blocks() if one.language in {"bash", "sh"}]
+    scripts = [(name, block.text) for name, block in blocks() if block.language in {"bash", "sh"}]
 
-    assert len(found) > 20
-    for name, text in found:
+    assert len(scripts) > 20
+    for name, text in scripts:
         done = subprocess.run(
             ["bash", "-n"], input=text, text=True, capture_output=True, check=False
         )
@@ -101,9 +101,9 @@ def _parse(words):
     context = click.Context(group, info_name="jobrun", obj=Shell({}))
     command: click.Command = group
     while isinstance(command, click.Group):
-        name, found, rest = command.resolve_command(context, list(words))
-        assert found is not None, words
-        command, context = found, found.make_context(name, rest, parent=context)
+        name, inner, remaining = command.resolve_command(context, list(words))
+        assert inner is not None, words
+        command, context = inner, inner.make_context(name, remaining, parent=context)
         words = [*context._protected_args, *context.args]
 
 
@@ -118,12 +118,12 @@ def test_every_command_line_that_is_shown_is_one():
         assert command is not None, (name, words)
         parts = getattr(command, "commands", {})
         known = {
-            one
+            option
             for part in (command, *parts.values())
             for param in part.params
-            for one in (*param.opts, *param.secondary_opts)
+            for option in (*param.opts, *param.secondary_opts)
         }
-        unknown = [one for one in words if one.startswith("-") and one not in known]
+        unknown = [word for word in words if word.startswith("-") and word not in known]
         assert unknown == [], (name, words)
 
 
@@ -145,7 +145,7 @@ def test_a_page_is_shown_on_a_terminal_and_in_the_html(name):
     assert "<pre>" in render_as_html(text) or "```" not in text
 
 
-@pytest.mark.parametrize("name", [one for one in PAGES if "](pictures/" in PAGES[one]])
+@pytest.mark.parametrize("name", [page for page in PAGES if "](pictures/" in PAGES[page]])
 def test_a_picture_is_a_part_of_the_html_and_its_words_are_on_a_terminal(name):
     text = PAGES[name]
     (words,) = re.findall(r"!\[([^\]]+)\]", text)
@@ -173,14 +173,14 @@ def test_a_picture_of_the_manual_shows_what_a_run_gives(name, tmp_path):
 
 
 def test_the_reference_pages_are_those_that_make_manual_writes():
-    found = {path.name: path.read_text() for path in REFERENCE.glob("*.md")}
+    texts = {path.name: path.read_text() for path in REFERENCE.glob("*.md")}
 
-    assert found == render_reference()
+    assert texts == render_reference()
 
 
 def test_a_way_to_run_each_block_is_known():
     for name, block in blocks():
-        assert how(block), name
+        assert way_to_run(block), name
         assert block.language == "text" or block.text in TEXTS[name]
 
 
@@ -193,7 +193,7 @@ def test_a_block_that_nothing_would_run_is_found(fence):
     (block,) = iter_blocks(f"# A page\n\n{fence}\njobrun runs\n```\n")
 
     with pytest.raises(ValueError, match="nothing runs a block of"):
-        how(block)
+        way_to_run(block)
 
 
 def test_a_file_that_no_block_uses_is_found():
@@ -223,7 +223,7 @@ def test_a_command_that_ends_otherwise_than_announced_is_found(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [one for one in TEXTS if "\n```" in TEXTS[one]])
+@pytest.mark.parametrize("name", [page for page in TEXTS if "\n```" in TEXTS[page]])
 def test_the_blocks_of_a_page_do_what_they_say(name, tmp_path):
     folder = tmp_path / "page"
     folder.mkdir()

@@ -30,9 +30,9 @@ def _normalized(name: str) -> str:
 
 
 def _requirement(text: str) -> str:
-    found = _NAME.match(text)
-    assert found is not None
-    return _normalized(found[0])
+    match = _NAME.match(text)
+    assert match is not None
+    return _normalized(match[0])
 
 
 @cache
@@ -145,7 +145,9 @@ def _imports_in_functions(module: ast.Module) -> Iterator[tuple[int, str]]:
         if not isinstance(function, ast.FunctionDef) or _is_guard(function):
             continue
         is_test = function.name.startswith("test_")
-        if is_test or any("fixture" in ast.unparse(one) for one in function.decorator_list):
+        if is_test or any(
+            "fixture" in ast.unparse(decorator) for decorator in function.decorator_list
+        ):
             for node in ast.walk(function):
                 yield from ((function.lineno, name) for name in _imported(node))
 

@@ -24,7 +24,9 @@ def _functions(path: Path) -> Iterator[tuple[int, str, str]]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
-            is_property = any("property" in ast.unparse(one) for one in node.decorator_list)
+            is_property = any(
+                "property" in ast.unparse(decorator) for decorator in node.decorator_list
+            )
             if text and not is_property:
                 yield node.lineno, node.name, text
 
@@ -52,46 +54,46 @@ def _declared_above(name: str, bases: dict[str, ast.ClassDef]) -> set[str] | Non
     above, seen = [name], {name}
     while above:
         for base in bases[above.pop()].bases:
-            one = ast.unparse(base).split("[")[0].rpartition(".")[2]
-            if one not in bases:
+            base_name = ast.unparse(base).split("[")[0].rpartition(".")[2]
+            if base_name not in bases:
                 return None
-            if one not in seen:
-                seen.add(one)
-                above.append(one)
-                declared |= {each.name for each in bases[one].body if hasattr(each, "name")}
+            if base_name not in seen:
+                seen.add(base_name)
+                above.append(base_name)
+                declared |= {each.name for each in bases[base_name].body if hasattr(each, "name")}
     return declared
 
 
 def _undocumented(paths: list[Path]) -> list[str]:
     trees = {path: ast.parse(path.read_text()) for path in paths}
     bases = {
-        one.name: one
+        definition.name: definition
         for tree in trees.values()
-        for one in tree.body
-        if isinstance(one, ast.ClassDef)
+        for definition in tree.body
+        if isinstance(definition, ast.ClassDef)
     }
-    found = []
+    missing = []
     for path, tree in trees.items():
         public: list[tuple[str, ast.FunctionDef | ast.ClassDef]] = []
-        for one in tree.body:
-            if isinstance(one, ast.FunctionDef | ast.ClassDef):
-                public.append((one.name, one))
-            if isinstance(one, ast.ClassDef) and not one.name.startswith("_"):
-                above = _declared_above(one.name, bases)
+        for definition in tree.body:
+            if isinstance(definition, ast.FunctionDef | ast.ClassDef):
+                public.append((definition.name, definition))
+            if isinstance(definition, ast.ClassDef) and not definition.name.startswith("_"):
+                above = _declared_above(definition.name, bases)
                 public += [
                     (each.name, each)
-                    for each in one.body
+                    for each in definition.body
                     if isinstance(each, ast.FunctionDef) and above is not None
                     if each.name not in above
                 ]
-        found += [
-            f"{_named(path)}:{one.lineno} {name}"
-            for name, one in public
+        missing += [
+            f"{_named(path)}:{definition.lineno} {name}"
+            for name, definition in public
             if not name.startswith(("_", "test_"))
-            and not ast.get_docstring(one)
-            and "overload" not in map(ast.unparse, one.decorator_list)
+            and not ast.get_docstring(definition)
+            and "overload" not in map(ast.unparse, definition.decorator_list)
         ]
-    return found
+    return missing
 
 
 def test_all_that_is_public_has_a_docstring():
@@ -110,13 +112,13 @@ def test_a_function_a_class_and_a_method_without_docstring_are_found(tmp_path, m
 
 
 def test_avoided_words_do_not_occur():
-    found = [
+    lines_with_them = [
         f"{_named(path)}:{number}: {line.strip()}"
         for path in TEXTS
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if AVOIDED.search(line)
     ]
-    assert found == []
+    assert lines_with_them == []
 
 
 def test_a_docstring_without_a_verb_is_found(tmp_path, monkeypatch):

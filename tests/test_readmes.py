@@ -18,29 +18,33 @@ FOLDERS_OF_HELPERS = ("support", "property", "durability")
 
 @cache
 def _definitions(path: Path) -> frozenset[str]:
-    found = set[str]()
+    names = set[str]()
 
     def go(body: list[ast.stmt], prefix: str) -> None:
         for node in body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                found.add(prefix + node.name)
+                names.add(prefix + node.name)
             if isinstance(node, ast.ClassDef):
                 go(node.body, f"{prefix}{node.name}.")
             if isinstance(node, ast.Assign):
-                found.update(one.id for one in node.targets if isinstance(one, ast.Name))
+                names.update(target.id for target in node.targets if isinstance(target, ast.Name))
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found.add(node.target.id)
+                names.add(node.target.id)
 
     go(ast.parse(path.read_text()).body, "")
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _missing(text: str, base: Path) -> list[str]:
     missing = []
     for path, name in NAMED.findall(text):
-        places = [base / path, ROOT / path, *(base / one / path for one in FOLDERS_OF_HELPERS)]
-        found = next((place for place in places if place.exists()), None)
-        if found is None or (name and name not in _definitions(found)):
+        places = [
+            base / path,
+            ROOT / path,
+            *(base / folder / path for folder in FOLDERS_OF_HELPERS),
+        ]
+        path_ = next((candidate for candidate in places if candidate.exists()), None)
+        if path_ is None or (name and name not in _definitions(path_)):
             missing.append(f"{path}:{name}")
     return missing
 
@@ -68,4 +72,6 @@ def test_each_folder_is_on_its_map(name):
         for path in MAPS[name].rglob("*.*")
         if path.parent != MAPS[name] and path.suffix != ".pyc"
     }
-    assert {one for one in folders if f"`{one}/" not in text and f" {one}/" not in text} == set()
+    assert {
+        folder for folder in folders if f"`{folder}/" not in text and f" {folder}/" not in text
+    } == set()

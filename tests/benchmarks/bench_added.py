@@ -127,10 +127,10 @@ def main() -> None:
     values = {name: value.copy() for name, value in mixed().items()}
     took: dict[str, list[float]] = {name: [] for name in begins}
     called: dict[str, list[float]] = {name: [] for name in begins}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as work_directory:
         for turn in range(ROUNDS + 1):
             for number, (name, begin) in enumerate(begins.items()):
-                folder = Path(place, f"{turn}-{number}")
+                folder = Path(work_directory, f"{turn}-{number}")
                 folder.mkdir()
                 took_s, called_s = loop(begin, folder, values)
                 if turn:

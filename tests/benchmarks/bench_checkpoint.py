@@ -109,11 +109,11 @@ def show(
 ) -> None:
     """Print medians, ratios to the baseline, what was aimed at, and variants that are floors."""
     print(f"\n{title}")
-    for name, found in times.items():
+    for name, seconds in times.items():
         against = ratio(times, name, baseline)
         floor = f"   floor {ratio(times, floors[name], baseline):.2f} x" if name in floors else ""
         print(
-            f"  {name:40} {statistics.median(found) * 1e3:10,.1f} ms"
+            f"  {name:40} {statistics.median(seconds) * 1e3:10,.1f} ms"
             f"  {against:8.2f} x{verdict(against, aims.get(name))}{floor}"
         )
 
@@ -138,9 +138,9 @@ def compare(values: Values, times: Mapping[str, list[float]]) -> None:
     print(f"    {'10 % changed, told which':38} {tenth:13.2f} x{aim}")
     for peer, least in _LEAST.items():
         if peer + " + fsync" in times:
-            found = ratio(times, peer + " + fsync", NEW)
-            aim = verdict(found, least=least[len(values) > _MANY])
-            print(f"    {peer:38} {found:13.1f} x{aim}")
+            peer_ratio = ratio(times, peer + " + fsync", NEW)
+            aim = verdict(peer_ratio, least=least[len(values) > _MANY])
+            print(f"    {peer:38} {peer_ratio:13.1f} x{aim}")
 
 
 class Raw:
@@ -158,7 +158,7 @@ class Raw:
     ) -> None:
         self._path = folder / "raw"
         self._size = (
-            -(-max(size, *(sum(one) for one in pieces), 0) // mmap.PAGESIZE) * mmap.PAGESIZE
+            -(-max(size, *(sum(piece) for piece in pieces), 0) // mmap.PAGESIZE) * mmap.PAGESIZE
         )
         self._pieces = pieces or [(at, _REQUEST) for at in range(0, self._size, _REQUEST)]
         # Random data once, so that every page is there.
@@ -190,16 +190,16 @@ class Raw:
 @contextmanager
 def pieces_written() -> Iterator[list[tuple[int, int]]]:
     """Collect offset and length of each piece, rounded to pages, that saves write meanwhile."""
-    found: list[tuple[int, int]] = []
+    written_pieces: list[tuple[int, int]] = []
     write = FileWriter.write
 
     def note(self: FileWriter, piece: Any, offset: int) -> None:
-        found.append((offset, -(-piece.size // mmap.PAGESIZE) * mmap.PAGESIZE))
+        written_pieces.append((offset, -(-piece.size // mmap.PAGESIZE) * mmap.PAGESIZE))
         write(self, piece, offset)
 
     FileWriter.write = note  # type: ignore[method-assign]
     try:
-        yield found
+        yield written_pieces
     finally:
         FileWriter.write = write  # type: ignore[method-assign]
 
@@ -290,15 +290,15 @@ def saves(name: str, values: Values, folder: Path) -> None:
         changed.write()
 
     variants[CHANGED] = (_nothing, write_changed)
-    variants |= {key: (one.clean, one.write) for key, one in ours.items()}
+    variants |= {key: (variant.clean, variant.write) for key, variant in ours.items()}
     for peer, save in peers.installed().items():
         if size_bytes(values) > _SLOW.get(peer, 1 << 40) or (
             len(values) > 1000 and SCALE < 1 and peer in _SLOW
         ):
             continue
-        place = folder / peer.replace(" ", "_")
-        place.mkdir()
-        variants[peer + " + fsync"] = _peer(peers.durable(save), place, values)
+        peer_folder = folder / peer.replace(" ", "_")
+        peer_folder.mkdir()
+        variants[peer + " + fsync"] = _peer(peers.durable(save), peer_folder, values)
     title = f"save {name} x {SCALE:g}: {size >> 20} MiB"
     times = in_turns(variants, ROUNDS)
     show(title, times, RAW, aims_of(values), {NEW: _RAW_HUGE, ALL: _RAW_AGAIN})
@@ -325,8 +325,8 @@ def loads(name: str, values: Values, folder: Path) -> None:
 
     def read_new() -> None:
         descriptor = os.open(path, os.O_RDONLY)
-        kept = [np.empty_like(value) for value in values.values()]
-        for array in kept:
+        new_arrays = [np.empty_like(value) for value in values.values()]
+        for array in new_arrays:
             os.readv(descriptor, [array.view(np.uint8)])
         os.close(descriptor)
 
@@ -334,8 +334,8 @@ def loads(name: str, values: Values, folder: Path) -> None:
     # a small one is often on two pages of the cache, which are copied one by one.
     sizes = sizes_in(path)
     cuts = _cut(sizes)
-    rest = {key: np.empty(size, np.uint8) for key, size in sizes.items() if isinstance(key, int)}
-    blocks = _pieces(cuts, {**arrays, **rest})
+    gaps = {key: np.empty(size, np.uint8) for key, size in sizes.items() if isinstance(key, int)}
+    blocks = _pieces(cuts, {**arrays, **gaps})
 
     def read_there_digested() -> None:
         read_index(path)
@@ -343,8 +343,8 @@ def loads(name: str, values: Values, folder: Path) -> None:
 
     def read_new_digested() -> None:
         read_index(path)
-        kept = {key: np.empty_like(value) for key, value in values.items()}
-        read_digested(path, _pieces(cuts, {**kept, **rest}), userblock.SIZE)
+        new_arrays = {key: np.empty_like(value) for key, value in values.items()}
+        read_digested(path, _pieces(cuts, {**new_arrays, **gaps}), userblock.SIZE)
 
     def whole(into: Any = None) -> None:
         with open_state(str(path)) as file:
@@ -406,13 +406,13 @@ def read_digested(path: Path, blocks: list[list[Any]], begin: int = 0) -> None:
     """Read a file into the arrays of its blocks, and digest each, by as many threads as a load."""
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-    left = iter(range(0, len(blocks), TOGETHER))
+    starts = iter(range(0, len(blocks), TOGETHER))
 
     def work() -> None:
-        for first in left:
+        for first in starts:
             some = blocks[first : first + TOGETHER]
             at = begin + first * BLOCK_BYTES
-            os.preadv(descriptor, [one for block in some for one in block], at)
+            os.preadv(descriptor, [array for block in some for array in block], at)
             for block in some:
                 state = xxhash.xxh3_128()
                 deque(map(state.update, block), 0)
@@ -428,11 +428,11 @@ def read_digested(path: Path, blocks: list[list[Any]], begin: int = 0) -> None:
 
 def compare_new(values: Values, times: Mapping[str, list[float]], name: str) -> None:
     """Print a verified load of all against an unverified read into new arrays of the same sizes."""
-    found = ratio(times, name, _RAW_NEW)
+    new_ratio = ratio(times, name, _RAW_NEW)
     most = _MOST_NEW[name][len(values) > _MANY]
     floor = ratio(times, _BARE_NEW, _RAW_NEW)
-    row = f"    {name + ', of that into new arrays':52} {found:9.2f} x"
-    print(f"{row}{verdict(found, most)}   floor {floor:.2f} x")
+    row = f"    {name + ', of that into new arrays':52} {new_ratio:9.2f} x"
+    print(f"{row}{verdict(new_ratio, most)}   floor {floor:.2f} x")
 
 
 def sizes_in(path: Path) -> dict[str | int, int]:
@@ -440,13 +440,13 @@ def sizes_in(path: Path) -> dict[str | int, int]:
     with open_state(str(path)) as file:
         spans = sorted((*file.index.span(row), name) for name, row in file.index.rows.items())
         end = file.size_bytes
-    found: dict[str | int, int] = {}
+    sizes: dict[str | int, int] = {}
     at = userblock.SIZE
     for begin, last, name in spans:
-        found[len(found)] = begin - at
-        found[name] = last - begin
+        sizes[len(sizes)] = begin - at
+        sizes[name] = last - begin
         at = last
-    return found | {len(found): end - at}
+    return sizes | {len(sizes): end - at}
 
 
 def _cut(sizes: Mapping[str | int, int]) -> list[list[tuple[str | int, slice | None]]]:
@@ -487,10 +487,10 @@ def _in_blocks(arrays: list[Any]) -> list[list[Any]]:
     groups: list[list[Any]] = [[]]
     room = BLOCK_BYTES
     for array in arrays:
-        left = array.view(np.uint8)
-        while left.size:
-            groups[-1].append(left[:room])
-            left, room = left[room:], room - min(room, left.size)
+        uncut = array.view(np.uint8)
+        while uncut.size:
+            groups[-1].append(uncut[:room])
+            uncut, room = uncut[room:], room - min(room, uncut.size)
             if not room:
                 groups.append([])
                 room = BLOCK_BYTES
@@ -556,8 +556,8 @@ def memory_of_a_save(values: Values, folder: Path) -> None:
     print(f"\nmemory of a save: the process grew by {grown / 1024:.0f} MiB   (bound: 64 MiB)")
 
 
-def _peer(save: peers.Save, place: Path, values: Values) -> Turn:
-    return (lambda: peers.empty(place)), (lambda: save(place, values))
+def _peer(save: peers.Save, folder: Path, values: Values) -> Turn:
+    return (lambda: peers.empty(folder)), (lambda: save(folder, values))
 
 
 def _rest() -> None:
@@ -576,11 +576,11 @@ def main(wanted: list[str]) -> None:
             continue
         values = make()
         with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder)
+            work_directory = Path(folder)
             if name.startswith("A"):
-                memory_of_a_save(values, place)
-            saves(name, values, place)
-            loads(name, values, place)
+                memory_of_a_save(values, work_directory)
+            saves(name, values, work_directory)
+            loads(name, values, work_directory)
         if name.startswith("B"):
             first_save(values)
     if util.find_spec("torch") and (not wanted or "M" in wanted):

@@ -84,12 +84,12 @@ def bench_large_specs(folder: Path) -> None:
     print(f"\nseconds of a command on {TASKS:,} tasks, beyond those on one task")
     for command, most_s in _MOST_S.items():
         words = ["-m", "jobrun", *command.split()]
-        one, many, twice = (
+        single, many, twice = (
             least(partial(processor_s, [*words, f"{tasks}.yaml"], folder)) for tasks in sizes
         )
-        growth = (twice - one) / (many - one)
+        growth = (twice - single) / (many - single)
         print(
-            f"  {command:44} {many - one:8.2f}{verdict(many - one, most_s)}"
+            f"  {command:44} {many - single:8.2f}{verdict(many - single, most_s)}"
             f"   twice as many {growth:.2f} x{verdict(growth, _MOST_GROWTH)}"
         )
 

@@ -80,7 +80,7 @@ def show(path: Path, took_s: float) -> None:
     """Print the seconds of loading and compiling, of the floor, of the plan and of the graph."""
     job = compile_job(load_spec(str(path))).job
     floor_s = least(path.read_text(), job)
-    found = {}
+    seconds_by_act = {}
 
     def plan() -> None:
         types = infer_job_types(job)
@@ -89,12 +89,12 @@ def show(path: Path, took_s: float) -> None:
     for name, act in (("types and plan", plan), ("the graph", lambda: drawing.ascii(job))):
         begun = time.process_time()
         act()
-        found[name] = time.process_time() - begun
+        seconds_by_act[name] = time.process_time() - begun
     print(f"\nseconds of {path.stem} tasks")
-    what = "pydantic, and each value of the YAML tree and of the job made once, unchecked"
-    aim = f"{verdict(took_s, _MOST_S)}   floor {floor_s:.2f}: {what}"
+    floor_text = "pydantic, and each value of the YAML tree and of the job made once, unchecked"
+    aim = f"{verdict(took_s, _MOST_S)}   floor {floor_s:.2f}: {floor_text}"
     print(f"  {'loaded and compiled':44} {took_s:8.2f}{aim}")
-    for name, seconds_of in found.items():
+    for name, seconds_of in seconds_by_act.items():
         print(f"  {name:44} {seconds_of:8.2f}{verdict(seconds_of, _MOST_SHOWN_S)}")
 
 
@@ -110,18 +110,20 @@ def least(text: str, job: Job) -> float:
         (type(node), tuple(node)) for node in tree_nodes(read_document(text, "job.yaml").root)
     ]
     kinds: Any = object
-    parts = [one for one in find_parts(job, kinds) if is_dataclass(one)]
-    made: list[Any] = [
-        (type(one), [getattr(one, field.name) for field in fields(one)]) for one in parts
+    parts = [part for part in find_parts(job, kinds) if is_dataclass(part)]
+    constructed: list[Any] = [
+        (type(part), [getattr(part, field.name) for field in fields(part)]) for part in parts
     ]
-    origins = [one.origin for one in parts if hasattr(one, "origin")]
-    made += [(Origin, [getattr(one, field.name) for field in fields(one)]) for one in origins]
+    origins = [part.origin for part in parts if hasattr(part, "origin")]
+    constructed += [
+        (Origin, [getattr(origin, field.name) for field in fields(origin)]) for origin in origins
+    ]
     with collector_paused():
         begun = time.process_time()
         events = list(parser_events(to_parse))
         tree: list[Any] = [kind(*values) for kind, values in nodes]
         spec = JobSpec.model_validate(data)
-        graph = [kind(*values) for kind, values in made]
+        graph = [kind(*values) for kind, values in constructed]
         took_s = time.process_time() - begun
     del events, tree, spec, graph
     return took_s
@@ -135,8 +137,8 @@ def tree_nodes(node: Node) -> Iterator[Node]:
         below = node.items
     elif isinstance(node, Mapping):
         below = node.values.values()
-    for one in below:
-        yield from tree_nodes(one)
+    for child in below:
+        yield from tree_nodes(child)
 
 
 def profile(tasks: int, folder: Path) -> None:
@@ -144,12 +146,12 @@ def profile(tasks: int, folder: Path) -> None:
     loaded = load_spec(str(folder / f"{tasks}.yaml"))
     profiler = cProfile.Profile()
     profiler.runcall(compile_job, loaded)
-    own: Counter[str] = Counter()
+    own_seconds: Counter[str] = Counter()
     for (file, _, name), (_, _, seconds_of, *_) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
-        own[Path(file).name if file != "~" else name] += seconds_of
-    whole = sum(own.values())
+        own_seconds[Path(file).name if file != "~" else name] += seconds_of
+    whole = sum(own_seconds.values())
     print(f"\nwhere compiling {tasks} tasks goes (own time, under a profiler)")
-    for name, took in own.most_common(12):
+    for name, took in own_seconds.most_common(12):
         print(f"  {name:44} {took / whole:6.1%}")
 
 

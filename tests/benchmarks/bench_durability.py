@@ -121,17 +121,17 @@ def commits(folder: Path) -> None:
         spec, values = _spec(folder, size), {"w": np.random.default_rng(3).random(size // 8)}
         writer, data = NodeWriter("n"), values["w"].tobytes()
         commits = BareCommits(folder / f"bare-{size}", data, b"x" * _MANIFEST_BYTES)
-        found = []
+        rounds = []
         for _ in range(ROUNDS):
             whole = _commit_s(spec, folder)
             bare = statistics.median(_store_s(writer, values, folder) for _ in range(_EPOCHS))
             copy = statistics.median(_copy_s(data, folder) for _ in range(_EPOCHS))
             least = statistics.median(_seconds(commits.write) for _ in range(_EPOCHS))
-            found.append((whole, bare, copy, least))
-        whole, bare, copy, _ = (statistics.median(column) for column in zip(*found, strict=True))
-        against = statistics.median(one[0] / one[1] for one in found)
-        lower = statistics.median(one[0] / one[2] for one in found)
-        floor = statistics.median(one[3] / one[1] for one in found)
+            rounds.append((whole, bare, copy, least))
+        whole, bare, copy, _ = (statistics.median(column) for column in zip(*rounds, strict=True))
+        against = statistics.median(row[0] / row[1] for row in rounds)
+        lower = statistics.median(row[0] / row[2] for row in rounds)
+        floor = statistics.median(row[3] / row[1] for row in rounds)
         print(
             f"  {size >> 10:8,} KiB   commit {whole * 1e3:8.1f} ms   store {bare * 1e3:8.1f} ms   "
             f"write + fsync {copy * 1e3:8.1f} ms   {against:5.2f} x store{verdict(against, 2)}   "
@@ -158,12 +158,12 @@ def checks(folder: Path) -> None:
     def verify() -> None:
         assert store.verify(newest) is None
 
-    found = medians({"read": read, "verify": verify}, rounds=9)
-    rate = file.stat().st_size / found["verify"] / 1e9
+    seconds = medians({"read": read, "verify": verify}, rounds=9)
+    rate = file.stat().st_size / seconds["verify"] / 1e9
     print(
         f"\nchecking an epoch of {size >> 20} MiB at a resume\n"
         f"  {rate:.2f} GB/s{verdict(rate, least=1)}   "
-        f"{found['verify'] / found['read']:.2f} x reading it"
+        f"{seconds['verify'] / seconds['read']:.2f} x reading it"
     )
 
 
@@ -205,7 +205,9 @@ def coming_back(folder: Path) -> None:
         count, begun = _noted(folder, count)
         took.append(dying + begun - started)
     _kill(process)
-    ratio = statistics.median(one / other for one, other in zip(took[1:], bare[1:], strict=True))
+    ratio = statistics.median(
+        back / bare_s for back, bare_s in zip(took[1:], bare[1:], strict=True)
+    )
     print(
         f"\nfrom SIGKILL to computing again   (1 MiB of state)\n"
         f"  {statistics.median(took[1:]) * 1e3:.0f} ms   "
@@ -230,10 +232,10 @@ def long_run(epochs: int) -> None:
     samples = soak(epochs)
     print(f"\n{epochs:,} tiny epochs, in {time.monotonic() - begun:.0f} s   (aim: flat)")
     print(f"  {'epoch':>9} {'descriptors':>12} {'threads':>8} {'memory':>10} {'inodes':>8}")
-    for one in samples:
+    for sample in samples:
         print(
-            f"  {one.epoch:9,} {one.descriptors:12} {one.threads:8} "
-            f"{one.memory_bytes / 1e6:7.1f} MB {one.entries:8}"
+            f"  {sample.epoch:9,} {sample.descriptors:12} {sample.threads:8} "
+            f"{sample.memory_bytes / 1e6:7.1f} MB {sample.entries:8}"
         )
     grown = growth(samples)
     print("  growth since a third was over: " + ", ".join(f"{k} {v:,}" for k, v in grown.items()))

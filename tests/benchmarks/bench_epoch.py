@@ -54,42 +54,42 @@ def job(statements: tuple[str, ...] = SMALL[:1]) -> Job:
         "start", "local", jobrun.steps("x = 0.0", "a = zeros(100)", "b = zeros((8, 8))")
     )
     step = jobrun.Task("step", "local", jobrun.steps(*statements))
-    made = jobrun.Job(
+    small_job = jobrun.Job(
         "small",
         jobrun.Cluster((jobrun.Node("local"),)),
         jobrun.TaskGroup("init", (start,)),
         jobrun.TaskGroup("epoch", (step,)),
         stop=(jobrun.StopAfterEpochs(1),),
     )
-    return jobrun.prepare(made).job
+    return jobrun.prepare(small_job).job
 
 
 def epoch_times(
-    made: Job,
+    measured_job: Job,
     policy: CheckpointPolicy,
     epochs: int,
     folder: str,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[float]:
     """Seconds from the end of one epoch to the end of the next, in a run of the whole job."""
-    ends: list[float] = []
+    ended_at: list[float] = []
 
     def note(event: object) -> None:
         if isinstance(event, EpochEnded):
-            ends.append(clock())
+            ended_at.append(clock())
 
-    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(epochs),))
+    whole = replace(measured_job, checkpoint=policy, stop=(jobrun.StopAfterEpochs(epochs),))
     options = jobrun.RunOptions(run_dir=Path(folder))
     jobrun.run(whole, options, resume="never", listener=note)
-    return [after - before for before, after in itertools.pairwise(ends)]
+    return [after - before for before, after in itertools.pairwise(ended_at)]
 
 
 def bench_trivial(folder: str) -> None:
     """One trivial epoch against the same addition in a function."""
-    made = job()
+    small_job = job()
     session = ThreadsSession()
-    session.open(made.cluster, RunContext(0, folder, folder))
-    session.run(made.init, 0, {})
+    session.open(small_job.cluster, RunContext(0, folder, folder))
+    session.run(small_job.init, 0, {})
     keep = {"local": ("a", "b", "x")}
     blobs = {"x": 0.0}
     numbers = itertools.count(1)
@@ -98,15 +98,17 @@ def bench_trivial(folder: str) -> None:
         blobs["x"] = blobs["x"] + 1.0
 
     def epoch() -> None:
-        session.run(made.epoch, next(numbers), {})
+        session.run(small_job.epoch, next(numbers), {})
         session.settle(keep)
 
-    found = medians({"a Python function": function, "session: run and settle": epoch}, calls=500)
+    seconds = medians({"a Python function": function, "session: run and settle": epoch}, calls=500)
     session.close()
-    runs = [statistics.median(epoch_times(made, NO_CHECKPOINT, 1_000, folder)) for _ in range(5)]
-    found["runner: a whole epoch, no checkpoint"] = statistics.median(runs)
-    show("trivial epoch", found, "a Python function")
-    more_us = (found["runner: a whole epoch, no checkpoint"] - found["a Python function"]) * 1e6
+    runs = [
+        statistics.median(epoch_times(small_job, NO_CHECKPOINT, 1_000, folder)) for _ in range(5)
+    ]
+    seconds["runner: a whole epoch, no checkpoint"] = statistics.median(runs)
+    show("trivial epoch", seconds, "a Python function")
+    more_us = (seconds["runner: a whole epoch, no checkpoint"] - seconds["a Python function"]) * 1e6
     print(f"  {'microseconds more than the function':44} {more_us:12,.1f}{verdict(more_us, 100)}")
 
 
@@ -147,7 +149,7 @@ def bench_usage(folder: str) -> None:
 
     By the clock of the records: two runs differ by more anyway.
     """
-    made, epochs = job(SMALL), 10_000
+    small_job, epochs = job(SMALL), 10_000
     spent_s = 0.0
     spend = CostBudget.spend
 
@@ -159,17 +161,17 @@ def bench_usage(folder: str) -> None:
     budget = CostBudget()
     budget.spend(budget.cost_clock() - 1.0)
     look_s = medians({"look": lambda: budget.is_due}, calls=10_000)["look"]
-    found: dict[str, list[float]] = {"without records": [], "with records": []}
+    seconds: dict[str, list[float]] = {"without records": [], "with records": []}
     CostBudget.spend = note  # type: ignore[method-assign]
     for _ in range(5):
         spent_s = 0.0
         began = time.perf_counter()
-        epoch_times(made, NO_CHECKPOINT, epochs, folder)
+        epoch_times(small_job, NO_CHECKPOINT, epochs, folder)
         total_s = time.perf_counter() - began
-        found["without records"].append((total_s - spent_s) / epochs - look_s)
-        found["with records"].append(total_s / epochs)
+        seconds["without records"].append((total_s - spent_s) / epochs - look_s)
+        seconds["with records"].append(total_s / epochs)
     CostBudget.spend = spend  # type: ignore[method-assign]
-    middle = {name: statistics.median(times) for name, times in found.items()}
+    middle = {name: statistics.median(times) for name, times in seconds.items()}
     show("records of usage, an epoch", middle, "without records", {"with records": 1.005})
 
 
@@ -251,9 +253,9 @@ def bench_checkpoint(folder: str) -> None:
     epochs: dict[str, list[float]] = {"at the boundary": [], "beside the run": []}
     size = 0
     for _ in range(7):
-        for how, times in epochs.items():
+        for variant, times in epochs.items():
             policy = CheckpointPolicy(
-                keep_last=_KEPT, every_epochs=1, asynchronous=how.startswith("beside")
+                keep_last=_KEPT, every_epochs=1, asynchronous=variant.startswith("beside")
             )
             times.append(statistics.median(epoch_times(job(SMALL), policy, 31, folder)))
         files = sorted(Path(folder).glob("small/*/checkpoints/epoch-000031/*"))
@@ -268,14 +270,17 @@ def bench_checkpoint(folder: str) -> None:
     with tempfile.TemporaryDirectory(dir=_memory()) as memory:
         policy = CheckpointPolicy(keep_last=_KEPT, every_epochs=1, asynchronous=False)
         times = epoch_times(job(SMALL), policy, 501, memory, time.process_time)
-    found = {
+    seconds = {
         f"write, fsync, rename, fsync ({size} bytes)": statistics.median(raw),
         **{name: statistics.median(times) for name, times in bare.items()},
         "the processor's time of such an epoch": statistics.mean(times),
-        **{f"an epoch, saved {how}": statistics.median(times) for how, times in epochs.items()},
+        **{
+            f"an epoch, saved {variant}": statistics.median(times)
+            for variant, times in epochs.items()
+        },
     }
     aims = dict.fromkeys(_BARE, 3.5)
-    show("checkpoint of a few small blobs", found, next(iter(found)), aims, _BARE)
+    show("checkpoint of a few small blobs", seconds, next(iter(seconds)), aims, _BARE)
 
 
 def _write_beside(commits: BareCommits, thread: BackgroundThread) -> None:
@@ -299,18 +304,18 @@ def large_job(blobs: int, items: int) -> Job:
     start = jobrun.Task("start", "local", jobrun.steps(*(f"{n} = ones({items})" for n in names)))
     work = ("m = ones((700, 700))", *("m = m @ m * 1e-3",) * _PRODUCTS)
     step = jobrun.Task("step", "local", jobrun.steps(*(f"{n} += 0.5" for n in names), *work))
-    made = jobrun.Job(
+    built = jobrun.Job(
         "large",
         jobrun.Cluster((jobrun.Node("local"),)),
         jobrun.TaskGroup("init", (start,)),
         jobrun.TaskGroup("epoch", (step,)),
         stop=(jobrun.StopAfterEpochs(1),),
     )
-    return jobrun.prepare(made).job
+    return jobrun.prepare(built).job
 
 
 def saves_of(
-    made: Job, asynchronous: bool, folder: str
+    measured_job: Job, asynchronous: bool, folder: str
 ) -> tuple[list[CheckpointTimes], list[float]]:
     """What the saves of a run took, and for each how many seconds it added to the run.
 
@@ -318,20 +323,20 @@ def saves_of(
     The machine's other load is about the same for both.
     """
     saves: list[CheckpointTimes] = []
-    ends: list[float] = []
+    ended_at: list[float] = []
 
     def note(event: object) -> None:
         if isinstance(event, CheckpointTimes):
             saves.append(event)
         elif isinstance(event, EpochEnded):
-            ends.append(time.perf_counter())
+            ended_at.append(time.perf_counter())
 
     policy = CheckpointPolicy(keep_last=2, asynchronous=asynchronous, every_epochs=_EVERY)
     epochs = _EVERY * (_SAVES + 2) + 1
-    whole = replace(made, checkpoint=policy, stop=(jobrun.StopAfterEpochs(epochs),))
+    whole = replace(measured_job, checkpoint=policy, stop=(jobrun.StopAfterEpochs(epochs),))
     jobrun.run(whole, jobrun.RunOptions(run_dir=Path(folder)), resume="never", listener=note)
     # Of the second epoch, the third, …; the first two saves are epoch 0 and that of the layout.
-    took = [after - before for before, after in itertools.pairwise(ends)]
+    took = [after - before for before, after in itertools.pairwise(ended_at)]
     added = [
         sum(took[at : at + 2]) - sum(took[at + 2 : at + 4])
         for at in range(2 * _EVERY - 2, len(took) - 3, _EVERY)
@@ -391,30 +396,33 @@ def bench_beside(folder: str) -> None:
         ("100 MiB in 4 blobs, all changed in place", (4, 25 << 17)),
         ("10,000 blobs of 4 KiB, all changed in place", (10_000, 512)),
     ):
-        made = large_job(*shape)
-        still: list[CheckpointTimes] = []
-        beside: list[CheckpointTimes] = []
+        measured_job = large_job(*shape)
+        blocking_saves: list[CheckpointTimes] = []
+        async_saves: list[CheckpointTimes] = []
         added: dict[str, list[float]] = {"at the boundary": [], "beside it": []}
         for _ in range(2):
-            for how, saves in (("at the boundary", still), ("beside it", beside)):
-                found_here, added_here = saves_of(made, how == "beside it", folder)
+            for variant, saves in (("at the boundary", blocking_saves), ("beside it", async_saves)):
+                found_here, added_here = saves_of(measured_job, variant == "beside it", folder)
                 saves.extend(found_here)
-                added[how].extend(added_here)
-        save_s = statistics.median(one.stall_s for one in still)
+                added[variant].extend(added_here)
+        save_s = statistics.median(save.stall_s for save in blocking_saves)
         copying_s, least_s = least_added_s(*shape, folder)
-        found = {
+        seconds = {
             "a save": save_s,
             "a copy of each blob": copying_s,
             _LEAST_ADDED: least_s,
-            "the blocking call": statistics.median(one.hold_s for one in beside),
+            "the blocking call": statistics.median(save.hold_s for save in async_saves),
             "what tasks wait for copies": statistics.median(
-                max(node.gate_s for node in one.nodes) for one in beside
+                max(node.gate_s for node in save.nodes) for save in async_saves
             ),
-            "the wait for the save before": statistics.median(one.wait_s for one in beside),
-            **{f"added by a save {how}": statistics.median(times) for how, times in added.items()},
+            "the wait for the save before": statistics.median(save.wait_s for save in async_saves),
+            **{
+                f"added by a save {variant}": statistics.median(times)
+                for variant, times in added.items()
+            },
         }
         name = "added by a save beside it"
-        show(title, found, "a save", {name: 0.3}, {name: _LEAST_ADDED})
+        show(title, seconds, "a save", {name: 0.3}, {name: _LEAST_ADDED})
 
 
 def main() -> None:

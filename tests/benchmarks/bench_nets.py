@@ -88,12 +88,12 @@ def bench(case: Case, folder: str) -> None:
     once = medians({"by hand": written, "net": declared}, rounds=1)["by hand"]
     calls = max(_LEAST_CALLS, int(_ROUND_S / once))
     clock = time.perf_counter if case.in_pieces else time.process_time
-    found = medians(variants, rounds=25, calls=calls, clock=clock)
+    seconds = medians(variants, rounds=25, calls=calls, clock=clock)
     memory = peak(written), peak(declared)
     session.close()
-    ratio, floor = (found[name] / found["by hand"] for name in ("net", "floor"))
+    ratio, floor = (seconds[name] / seconds["by hand"] for name in ("net", "floor"))
     print(
-        f"{case.name:32} {found['by hand'] * 1e6:12,.1f} us {ratio:8.3f} x  "
+        f"{case.name:32} {seconds['by hand'] * 1e6:12,.1f} us {ratio:8.3f} x  "
         f"{verdict(ratio, case.aim)}   peak {memory[0] / 1e6:8.3f} MB by hand, "
         f"{memory[1] / 1e6:8.3f} MB   floor {floor if case.in_pieces else 1 + floor:.3f} x"
     )

@@ -120,13 +120,13 @@ def bench(text: str, by_hand: Callable[[Blobs], None], calls: int, folder: str) 
     def written() -> None:
         by_hand(blobs)
 
-    found = medians({"numpy by hand": written, "declared epoch": declared}, calls=calls)
+    seconds = medians({"numpy by hand": written, "declared epoch": declared}, calls=calls)
     for name, value in session.read("local", keep["local"]).items():
         assert np.array_equal(value, blobs[name], equal_nan=True), name
     session.close()
     # An epoch by itself may take 100 microseconds.
-    aim = 1 + 100e-6 / found["numpy by hand"]
-    show(job.name, found, "numpy by hand", {"declared epoch": aim})
+    aim = 1 + 100e-6 / seconds["numpy by hand"]
+    show(job.name, seconds, "numpy by hand", {"declared epoch": aim})
 
 
 def main() -> None:

@@ -149,7 +149,7 @@ def ratios(text: str, folder: str) -> dict[str, float]:
         file.write(text)
     job = jobrun.prepare(path).job
     variants = {name: Variant(job, name, folder) for name in ("", *PASSES)}
-    slowest = max(min(one.seconds(1)[0] for _ in range(4)) for one in variants.values())
+    slowest = max(min(variant.seconds(1)[0] for _ in range(4)) for variant in variants.values())
     calls = max(1, int(_SLICE_S / slowest))
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for _ in range(_ROUNDS):
@@ -158,8 +158,8 @@ def ratios(text: str, folder: str) -> dict[str, float]:
             taken[name].append(variants[name].seconds(calls))
     for variant in variants.values():
         variant.close()
-    cpu = {name: min(one for one, _ in times) for name, times in taken.items()}
-    wall = {name: min(one for _, one in times) for name, times in taken.items()}
+    cpu = {name: min(processor_s for processor_s, _ in times) for name, times in taken.items()}
+    wall = {name: min(wall_s for _, wall_s in times) for name, times in taken.items()}
     return {
         name: wall[name] / wall[""] if name == _OF_TWO_PROCESSORS else cpu[name] / cpu[""]
         for name in PASSES
@@ -170,15 +170,18 @@ def main(run: Callable[[str, str], dict[str, float]] = ratios) -> None:
     """Print a line for each case, a column for each pass."""
     set_blas_threads(1)
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    cases = [one for one in CASES if not any(word in one.name for word in _SKIPPED)]
+    cases = [case for case in CASES if not any(word in case.name for word in _SKIPPED)]
     texts = {name: own_spec(*parts) for name, parts in OWN_CASES.items()}
     texts |= {case.name: spec(case) for case in cases}
     print(f"{'time without / time with':32}" + "".join(f"{name:>14}" for name in PASSES))
     with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
         for name, text in texts.items():
             if wanted in name:
-                found = run(text, folder)
-                print(f"{name:32}" + "".join(f"{found[one]:14.2f}" for one in PASSES), flush=True)
+                measured = run(text, folder)
+                print(
+                    f"{name:32}" + "".join(f"{measured[pass_name]:14.2f}" for pass_name in PASSES),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

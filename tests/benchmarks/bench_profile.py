@@ -52,8 +52,8 @@ def main() -> None:
     for name, (calls, init, steps) in _CASES.items():
         epoch = f"[{{task: t, steps: [{steps}]}}]"
         variants = {"without": _act(init, epoch), "--profile": _act(init, epoch, Meter())}
-        found = medians(variants, rounds=15, calls=calls, clock=time.process_time)
-        show(name, found, "without", {"--profile": 1.1})
+        seconds = medians(variants, rounds=15, calls=calls, clock=time.process_time)
+        show(name, seconds, "without", {"--profile": 1.1})
     init = "w = ones(200000)"
     variants = {f"{count} instances": _act(init, _shared(count)) for count in (1, 2)}
     variants["floor: two bare threads, piece by piece"] = _two_threads
@@ -79,11 +79,11 @@ def _two_threads() -> None:
         x, spare = w * 1, np.empty(_PIECE)
         for _ in range(100):
             for start in range(0, len(x), _PIECE):
-                one, other = x[start : start + _PIECE], w[start : start + _PIECE]
-                square = spare[: len(one)]
-                np.multiply(one, one, square)
-                np.add(square, other, square)
-                np.sqrt(square, one)
+                left_half, right_half = x[start : start + _PIECE], w[start : start + _PIECE]
+                square = spare[: len(left_half)]
+                np.multiply(left_half, left_half, square)
+                np.add(square, right_half, square)
+                np.sqrt(square, left_half)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:

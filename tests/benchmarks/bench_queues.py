@@ -137,13 +137,13 @@ def bench(rows: int, folder: str) -> None:
     session.open(job.cluster, RunContext(0, folder, folder))
     session.run(job.init, 0, {})
     numbers = itertools.count(1)
-    found = medians({
+    times = medians({
         "threads with queue.Queue": lambda: bare(rows),
         "floor: such threads with jobrun's queues": lambda: lines(rows),
         "a pipeline of tasks": lambda: session.run(job.epoch, next(numbers), {}),
     })  # fmt: skip
     session.close()
-    each = {name: seconds / RECORDS for name, seconds in found.items()}
+    each = {name: seconds / RECORDS for name, seconds in times.items()}
     show(
         f"{RECORDS} records of {rows} floats, three stages, each",
         each,
@@ -162,13 +162,13 @@ def bench_rows(folder: str) -> None:
     session.open(job.cluster, RunContext(0, folder, folder))
     session.run(job.init, 0, {})
     data, numbers = np.ones((rows, width)), itertools.count(1)
-    found = medians({
+    times = medians({
         "threads with queue.Queue, row by row": lambda: by_row(data),
         f"a pipeline of tasks, {batch} rows a record": lambda: session.run(
             job.epoch, next(numbers), {}),
     })  # fmt: skip
     session.close()
-    each = {name: seconds / rows for name, seconds in found.items()}
+    each = {name: seconds / rows for name, seconds in times.items()}
     show(
         f"{rows} rows of {width} floats, three stages, each",
         each,
@@ -259,7 +259,7 @@ def bench_regression(folder: str, rows: int, width: int, batch: int) -> None:
                     p = 1 / (1 + np.exp(-part @ w))
                     w -= 0.1 * (part.T @ (p - wanted) / len(wanted))
 
-    found = medians({
+    times = medians({
         "a plain loop of numpy": plain,
         "floor: that loop, reading in blocks": in_blocks,
         "two threads with queue.Queue": threads,
@@ -267,7 +267,7 @@ def bench_regression(folder: str, rows: int, width: int, batch: int) -> None:
     })  # fmt: skip
     session.close()
     title = f"logistic regression, {rows} rows of {width} in batches of {batch}, one epoch"
-    show(title, found, "a plain loop of numpy", {"reader, queue and two tasks": 0.8})
+    show(title, times, "a plain loop of numpy", {"reader, queue and two tasks": 0.8})
 
 
 def main() -> None:

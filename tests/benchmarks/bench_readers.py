@@ -85,10 +85,10 @@ def overlap(folder: Path) -> None:
             time.sleep(wait_s)
             time.sleep(wait_s)
 
-    found = medians({"wait for each record, then work": in_turn, "read ahead": ahead}, rounds=3)
+    seconds = medians({"wait for each record, then work": in_turn, "read ahead": ahead}, rounds=3)
     show(
         f"{records} records, 2 ms to read and 2 ms to work on",
-        found,
+        seconds,
         "wait for each record, then work",
         {"read ahead": 0.6},
     )
@@ -128,12 +128,12 @@ def main() -> None:
         np.save(folder / "y.npy", y)
         np.savez(folder / "a.npz", x=x, y=y)
         for shuffle in (False, True):
-            found = medians({
+            seconds = medians({
                 "numpy by hand": by_hand(folder, shuffle=shuffle),
                 "reader": epoch(folder, f"shuffle: {str(shuffle).lower()}", GRADIENT),
             })  # fmt: skip
             title = f"one pass of {ROWS} rows in batches of {BATCH}, shuffled: {shuffle}"
-            show(title, found, "numpy by hand", {"reader": 1.1})
+            show(title, seconds, "numpy by hand", {"reader": 1.1})
         overlap(folder)
         if len(sys.argv) > 1:
             large(folder, float(sys.argv[1]))

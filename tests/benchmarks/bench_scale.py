@@ -60,18 +60,18 @@ def measure(nodes: int, folder: Path) -> None:
     epochs = [
         later[0] - sooner[0] - (later[1] - sooner[1]) for sooner, later in itertools.pairwise(marks)
     ]
-    found = session()
+    fake = session()
     row = (
         (compiled - begun) * 1e3,
         (marks[0][0] - compiled - marks[0][1]) * 1e3,
         statistics.median(epochs) * 1e3,
         max(epochs) * 1e3,
-        found.messages / EPOCHS,
-        found.message_bytes / 1e3,
+        fake.messages / EPOCHS,
+        fake.message_bytes / 1e3,
         (marks[-1][2] - before) / 1e3,
         (marks[-1][2] - marks[0][2]) / 1e3 / (EPOCHS - 1),
     )
-    print(f"{nodes:8,}" + "".join(f" {one / nodes:10.3f}" for one in row), flush=True)
+    print(f"{nodes:8,}" + "".join(f" {figure / nodes:10.3f}" for figure in row), flush=True)
 
 
 def resident_bytes() -> int:
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
     print("the master, a node    (aims: the same in each row, and an epoch below 1 ms)")
     head = ("nodes", "compile ms", "start ms", "epoch ms", "worst ms", "messages", "shares kB",
             "memory kB", "growth kB")  # fmt: skip
-    print(f"{head[0]:>8}" + "".join(f" {one:>10}" for one in head[1:]))
+    print(f"{head[0]:>8}" + "".join(f" {title:>10}" for title in head[1:]))
     # Not on a disk: how long that takes is a matter of the nodes, and of ``bench_checkpoint``.
     with fake_nodes(), tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         for nodes in sizes:

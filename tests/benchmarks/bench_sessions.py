@@ -85,39 +85,39 @@ def nothing(nodes: int) -> None:
     """Two tasks per node that do next to nothing."""
     ran = group(*(task(name, "x = 1", node=f"n{n}") for n in range(nodes) for name in "ab"))
     with opened("threads", nodes) as here, opened("processes", nodes) as there:
-        found = medians(
+        times = medians(
             {"threads": runner(here, ran), "processes": runner(there, ran)},
             calls=max(5, 40 // nodes),
         )
-    show(f"a group of nothing on {nodes} nodes", found, "threads")
-    each_us = found["processes"] / nodes * 1e6
+    show(f"a group of nothing on {nodes} nodes", times, "threads")
+    each_us = times["processes"] / nodes * 1e6
     print(f"  {'microseconds a node, of processes':44} {each_us:12,.1f}{verdict(each_us, 600)}")
 
 
 def python_work() -> None:
     """A loop of Python on each of two nodes, against the same twice on one."""
     step = call("bench_library:spin", n=str(SPIN), out="x")
-    one = group(task("a", step, node="n0"), task("b", step, node="n0"))
-    two = group(task("a", step, node="n0"), task("b", step, node="n1"))
+    same_node = group(task("a", step, node="n0"), task("b", step, node="n0"))
+    two_nodes = group(task("a", step, node="n0"), task("b", step, node="n1"))
     with opened("threads", 2) as here, opened("processes", 2) as there:
-        found = medians(
+        times = medians(
             {
-                "processes, both on one node": runner(there, one),
-                "processes, one on each of two nodes": runner(there, two),
-                "threads, one on each of two nodes": runner(here, two),
+                "processes, both on one node": runner(there, same_node),
+                "processes, one on each of two nodes": runner(there, two_nodes),
+                "threads, one on each of two nodes": runner(here, two_nodes),
             }
         )
     show(
         "Python work, with two idle cores",
-        found,
+        times,
         "processes, both on one node",
         {"processes, one on each of two nodes": 0.55},
     )
-    print(f"  {'speed-up of two nodes over one':44} {_ratio(found):12.2f}")
+    print(f"  {'speed-up of two nodes over one':44} {_ratio(times):12.2f}")
 
 
-def _ratio(found: dict[str, float]) -> float:
-    first, second, *_ = found.values()
+def _ratio(times: dict[str, float]) -> float:
+    first, second, *_ = times.values()
     return first / second
 
 
@@ -149,9 +149,9 @@ def averaging() -> None:
         for kind, session in (("threads", here), ("processes", there)):
             session.run(init, 0, {})
             acts[kind] = _epochs(session, ran, keep)
-        found = medians(acts, calls=10)
-    show("an epoch of averaging on 4 nodes", found, "threads")
-    overhead_ms = (found["processes"] - found["threads"]) * 1e3
+        times = medians(acts, calls=10)
+    show("an epoch of averaging on 4 nodes", times, "threads")
+    overhead_ms = (times["processes"] - times["threads"]) * 1e3
     print(f"  {'overhead of processes per epoch':44} {overhead_ms:12,.1f} ms")
 
 
@@ -185,9 +185,9 @@ def transfers(*kinds: str) -> None:
             acts[f"{kind}, pull"] = runner(session, ran)
             if kind != "threads":
                 acts[f"{kind}, read by the master"] = partial(session.read, "n1", ("w",))
-        found = medians(acts, rounds=5)
-    show(f"{LARGE // MIB} MiB from node to node", found, "a copy in memory")
-    for name, seconds in found.items():
+        times = medians(acts, rounds=5)
+    show(f"{LARGE // MIB} MiB from node to node", times, "a copy in memory")
+    for name, seconds in times.items():
         print(f"  {name:44} {LARGE / MIB / seconds:12,.0f} MiB/s")
 
 
@@ -205,9 +205,9 @@ def queues(size_bytes: int) -> None:
     reader = replace(task("r", "z = y[0]", node="n1"), read=ReadQueue(queue, ("y",)))
     ran = group(writer, reader)
     with opened("threads", 2) as here, opened("processes", 2) as there:
-        found = medians({"threads": runner(here, ran), "processes": runner(there, ran)}, rounds=3)
-    show(f"{RECORDS} records of {size_bytes} bytes through a shared queue", found, "threads")
-    for name, seconds in found.items():
+        times = medians({"threads": runner(here, ran), "processes": runner(there, ran)}, rounds=3)
+    show(f"{RECORDS} records of {size_bytes} bytes through a shared queue", times, "threads")
+    for name, seconds in times.items():
         print(f"  {name:44} {RECORDS / seconds:12,.0f} records/s")
 
 
@@ -215,10 +215,10 @@ def nothing_on_ray(nodes: int) -> None:
     """As ``nothing``, with actors of a cluster in place of processes."""
     ran = group(*(task(name, "x = 1", node=f"n{n}") for n in range(nodes) for name in "ab"))
     with opened("processes", nodes) as here, opened("ray", nodes) as there:
-        found = medians(
+        times = medians(
             {"processes": runner(here, ran), "ray": runner(there, ran)}, calls=max(5, 40 // nodes)
         )
-    show(f"a group of nothing on {nodes} nodes", found, "processes")
+    show(f"a group of nothing on {nodes} nodes", times, "processes")
 
 
 def recovery(kind: str = "processes") -> None:
@@ -243,7 +243,7 @@ def recovery(kind: str = "processes") -> None:
                 session.renew()
                 session.run(who, 1, {})
             seconds.append((noticed, time.perf_counter() - begun))
-    noticed, recovered = (statistics.median(one) for one in zip(*seconds, strict=True))
+    noticed, recovered = (statistics.median(column) for column in zip(*seconds, strict=True))
     aim = verdict(recovered, 1.0 if kind == "processes" else 5.0)
     print(f"\n{kind}: kill -9 of one of two nodes")
     print(f"  {'noticed after':44} {noticed * 1e3:12,.1f} ms")

@@ -121,7 +121,7 @@ def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
         few: A directory of 1,000 runs, with one that really ran.
         many: The same, of 10,000.
     """
-    found = {
+    commands = {
         BARE: timed(["-c", "pass"]),
         "jobrun --version": command("--version"),
         "jobrun --help": command("--help"),
@@ -132,7 +132,7 @@ def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
         "completion of an option": completion("run", _SPEC, "--set", "par"),
     }
     for count, folder in ((_MANY, few), (_VERY_MANY, many)):
-        found |= {
+        commands |= {
             f"jobrun runs, of {count:,}": command("runs", "--run-dir", folder),
             f"jobrun runs --where, of {count:,}": command(
                 "runs", "--where", "loss<0.01", "--sort", "-rate", "--run-dir", folder
@@ -150,7 +150,7 @@ def cases(short: str, few: str, many: str) -> dict[str, Callable[[], object]]:
             ),
             f"completion of a run, of {count:,}": completion("status", "--run-dir", folder, ""),
         }
-    return found | {
+    return commands | {
         _RUN: command("run", short, "--run-dir", f"{few}-short", "--resume", "never", "-q"),
         _LIBRARIES: timed(["-c", "import numpy, h5py"]),
         _CHECKS: timed(["-c", _BUILT]),
@@ -172,26 +172,27 @@ def import_times(*words: str) -> dict[str, tuple[float, int]]:
         [sys.executable, "-X", "importtime", "-m", "jobrun", *words], check=True, text=True,
         env=environment(PYTHONDONTWRITEBYTECODE="", JOBRUN_UNGUARDED="1"), capture_output=True,
     )  # fmt: skip
-    found: dict[str, tuple[float, int]] = {}
+    packages: dict[str, tuple[float, int]] = {}
     for line in done.stderr.splitlines():
         own_us, _, name = line.removeprefix("import time:").replace("|", " ").split(maxsplit=2)
         if own_us.isdecimal():
             package = name.strip().partition(".")[0]
             package = "standard library" if package in sys.stdlib_module_names else package
-            took_ms, count = found.get(package, (0.0, 0))
-            found[package] = (took_ms + int(own_us) / 1000, count + 1)
-    return dict(sorted(found.items(), key=lambda item: -item[1][0]))
+            took_ms, count = packages.get(package, (0.0, 0))
+            packages[package] = (took_ms + int(own_us) / 1000, count + 1)
+    return dict(sorted(packages.items(), key=lambda item: -item[1][0]))
 
 
 def show_imports(lines: Mapping[str, tuple[str, ...]]) -> None:
     """Print what command lines import: their own modules, and the packages that take longest."""
     print("\nimports: milliseconds (modules)")
     for name, words in lines.items():
-        found = import_times(*words)
-        own_ms, own = found.pop("jobrun")
-        rest_ms, rest = (sum(column) for column in zip(*found.values(), strict=True))
-        parts = [f"{package} {took:.0f} ({count})" for package, (took, count) in found.items()]
-        print(f"  {name:16} own {own_ms:4.0f} ({own})   foreign {rest_ms:4.0f} ({rest}): ", end="")
+        packages = import_times(*words)
+        own_ms, own_count = packages.pop("jobrun")
+        foreign_ms, foreign_count = (sum(column) for column in zip(*packages.values(), strict=True))
+        parts = [f"{package} {took:.0f} ({count})" for package, (took, count) in packages.items()]
+        print(f"  {name:16} own {own_ms:4.0f} ({own_count})   ", end="")
+        print(f"foreign {foreign_ms:4.0f} ({foreign_count}): ", end="")
         print(", ".join(parts[:_PACKAGES]))
 
 
@@ -206,33 +207,36 @@ def main() -> None:
             folders.append(str(folder))
         short = Path(text, "short.yaml")
         short.write_text(_SHORT)
-        found = medians(cases(str(short), *folders), rounds=5)
-        place = ("--run-dir", folders[0])
+        times = medians(cases(str(short), *folders), rounds=5)
+        run_dir = ("--run-dir", folders[0])
         show_imports(
             {
-                "jobrun run": ("run", str(short), *place, "--resume", "never", "-q"),
+                "jobrun run": ("run", str(short), *run_dir, "--resume", "never", "-q"),
                 "jobrun validate": ("validate", str(short)),
-                **{f"jobrun {one}": (one, *place) for one in ("runs", "status", "logs", "metrics")},
+                **{
+                    f"jobrun {subcommand}": (subcommand, *run_dir)
+                    for subcommand in ("runs", "status", "logs", "metrics")
+                },
             }
         )
     print("\nstart to end")
-    for name, seconds in found.items():
-        ratio = seconds / found[BARE]
+    for name, seconds in times.items():
+        ratio = seconds / times[BARE]
         aim = verdict(ratio, next((most for part, most in _AIMS if part in name), None))
-        print(f"  {name:34} {seconds * 1000:7.0f} ms  {ratio:6.1f} x{aim}{_floor(name, found)}")
-    ratio = found[_RUN] / found[_LIBRARIES]
+        print(f"  {name:34} {seconds * 1000:7.0f} ms  {ratio:6.1f} x{aim}{_floor(name, times)}")
+    ratio = times[_RUN] / times[_LIBRARIES]
     # The job runs in a second interpreter, with its hash seed.
-    least = (found[_LIBRARIES_OF_RUN] + found[BARE]) / found[_LIBRARIES]
+    least = (times[_LIBRARIES_OF_RUN] + times[BARE]) / times[_LIBRARIES]
     aim = f"{verdict(ratio, 2.5)}   floor {least:.1f} x"
     print(f"  {_RUN} against {_LIBRARIES}: {ratio:.1f} x{aim}")
 
 
-def _floor(name: str, found: Mapping[str, float]) -> str:
+def _floor(name: str, times: Mapping[str, float]) -> str:
     """Return what is printed of the least that a command line could take, as a ratio."""
     if any(part in name for part in _WITHOUT_FLOOR) or name in dict(_FLOORS).values():
         return ""
-    floor = next((one for part, one in _FLOORS if part in name), None)
-    return f"   floor {found[floor] / found[BARE]:.1f} x" if floor else ""
+    floor = next((floor_ for part, floor_ in _FLOORS if part in name), None)
+    return f"   floor {times[floor] / times[BARE]:.1f} x" if floor else ""
 
 
 if __name__ == "__main__":

@@ -23,22 +23,22 @@ def job(tasks: int) -> Job:
         jobrun.Task(f"t{number}", "local", jobrun.steps(f"x{number} = x{number} + 1.0"))
         for number in range(tasks)
     )
-    made = jobrun.Job(
+    wide_job = jobrun.Job(
         "wide",
         jobrun.Cluster((jobrun.Node("local"),)),
         jobrun.TaskGroup("init", (jobrun.Task("start", "local", start),)),
         jobrun.TaskGroup("epoch", work),
         stop=(jobrun.StopAfterEpochs(1),),
     )
-    return jobrun.prepare(made).job
+    return jobrun.prepare(wide_job).job
 
 
 def bench(tasks: int, folder: str) -> None:
     """Print the two times."""
-    made = job(tasks)
+    wide_job = job(tasks)
     session = ThreadsSession()
-    session.open(made.cluster, RunContext(0, folder, folder))
-    session.run(made.init, 0, {})
+    session.open(wide_job.cluster, RunContext(0, folder, folder))
+    session.run(wide_job.init, 0, {})
     numbers = itertools.count(1)
     blobs = {f"x{number}": 0.0 for number in range(tasks)}
 
@@ -53,11 +53,11 @@ def bench(tasks: int, folder: str) -> None:
             thread.join()
 
     def group() -> None:
-        session.run(made.epoch, next(numbers), {})
+        session.run(wide_job.epoch, next(numbers), {})
 
-    found = medians({f"{tasks} bare threads": bare, f"a group of {tasks} tasks": group}, calls=50)
+    seconds = medians({f"{tasks} bare threads": bare, f"a group of {tasks} tasks": group}, calls=50)
     session.close()
-    show(f"{tasks} tasks", found, f"{tasks} bare threads", {f"a group of {tasks} tasks": 1.0})
+    show(f"{tasks} tasks", seconds, f"{tasks} bare threads", {f"a group of {tasks} tasks": 1.0})
 
 
 def main() -> None:

@@ -42,12 +42,12 @@ def mixed() -> Values:
     shares = rng.pareto(1.0, 300) + 0.05
     sizes = (shares / shares.sum() * 500 * (1 << 20) * SCALE).astype(int)
     dtypes = [np.float32, np.float32, np.float16, np.int64]
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for number, size in enumerate(sizes):
         dtype = dtypes[number % 4]
         count = max(1, int(size) // np.dtype(dtype).itemsize)
-        found[f"layer{number:03d}"] = _noise(count).astype(dtype)
-    return found
+        arrays[f"layer{number:03d}"] = _noise(count).astype(dtype)
+    return arrays
 
 
 CASES: dict[str, Callable[[], Values]] = {
@@ -67,17 +67,17 @@ def size_bytes(values: Values) -> int:
 def changed_in_part(values: Values, part: float, turn: int) -> Values:
     """The same values, but for about so much of their bytes, which are in new arrays."""
     names = list(values)
-    left = int(part * size_bytes(values))
-    found = dict(values)
-    for place in np.random.default_rng(turn).permutation(len(names)).tolist():
-        value = values[names[place]]
-        count = min(value.size, left // value.itemsize)
+    unchanged_bytes = int(part * size_bytes(values))
+    changed = dict(values)
+    for index in np.random.default_rng(turn).permutation(len(names)).tolist():
+        value = values[names[index]]
+        count = min(value.size, unchanged_bytes // value.itemsize)
         if count and (count == value.size or len(names) < 100):
             # Of few large ones a piece of one.
-            found[names[place]] = value.copy()
-            found[names[place]][:count] += np.asarray(turn, value.dtype)
-            left -= count * value.itemsize
-    return found
+            changed[names[index]] = value.copy()
+            changed[names[index]][:count] += np.asarray(turn, value.dtype)
+            unchanged_bytes -= count * value.itemsize
+    return changed
 
 
 def _noise(count: int) -> Any:

@@ -39,25 +39,25 @@ class Case:
 
 
 def _tiny(b: Blobs) -> None:
-    x, one = b["x"], b["one"]
+    x, unit = b["x"], b["one"]
     for _ in range(1_000_000):
-        x += one
+        x += unit
     b["x"] = x
 
 
 def _ten(b: Blobs) -> None:
-    x, y, one = b["x"], b["y"], b["one"]
+    x, y, unit = b["x"], b["y"], b["one"]
     for _ in range(20_000):
-        x += one
-        y = x * one
-        y -= one
+        x += unit
+        y = x * unit
+        y -= unit
         x = x - y
         y = y + x
-        x *= one
-        y = y / one
-        x = x + one
-        y *= one
-        x = x - one
+        x *= unit
+        y = y / unit
+        x = x + unit
+        y *= unit
+        x = x - unit
     b["x"], b["y"] = x, y
 
 
@@ -133,7 +133,7 @@ def _pieces(*arrays: np.ndarray[Any, Any]) -> Iterator[list[np.ndarray[Any, Any]
     """Cut the arrays into pieces, and give each a further one for what is in between."""
     spare = np.empty(_PIECE)
     for start in range(0, len(arrays[0]), _PIECE):
-        cut = [one[start : start + _PIECE] for one in arrays]
+        cut = [array[start : start + _PIECE] for array in arrays]
         yield [*cut, spare[: len(cut[0])]]
 
 
@@ -154,7 +154,7 @@ def _poly(b: Blobs) -> None:
 
 
 def _poly_in_pieces(b: Blobs) -> None:
-    half, one, two, three = map(np.array, (0.5, 1.0, 2.0, 3.0))
+    half, unit, two, three = map(np.array, (0.5, 1.0, 2.0, 3.0))
     for x, y, square in _pieces(b["x"], b["y"]):
         np.multiply(x, x, square)
         np.multiply(square, x, y)
@@ -163,7 +163,7 @@ def _poly_in_pieces(b: Blobs) -> None:
         np.add(y, square, y)
         np.multiply(x, three, square)
         np.subtract(y, square, y)
-        np.add(y, one, y)
+        np.add(y, unit, y)
 
 
 def _weighted(b: Blobs) -> None:

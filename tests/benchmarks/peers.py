@@ -32,7 +32,7 @@ def sync(folder: Path) -> None:
 
 
 def np_savez(folder: Path, values: Values) -> None:
-    np.savez(folder / "x.npz", **{f"a{n}": one for n, one in enumerate(values.values())})
+    np.savez(folder / "x.npz", **{f"a{n}": value for n, value in enumerate(values.values())})
 
 
 def pickle_5(folder: Path, values: Values) -> None:

@@ -35,7 +35,7 @@ def medians(
             _call_at_depth(turn % _DEPTHS, act, calls)
             if turn:
                 times[name].append((clock() - begun) / calls)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def _call_at_depth(depth: int, act: Callable[[], object], calls: int) -> None:
@@ -51,18 +51,18 @@ def _call_at_depth(depth: int, act: Callable[[], object], calls: int) -> None:
         act()
 
 
-def verdict(found: float, most: float | None = None, least: float | None = None) -> str:
+def verdict(figure: float, most: float | None = None, least: float | None = None) -> str:
     """What is printed behind a figure: its aim, or that it misses it.
 
     Args:
-        found: The figure.
+        figure: The figure.
         most: What it may be at most; None where that is no aim.
         least: What it must be at least; None where that is no aim.
     """
-    if most is not None and found > most:
-        return f"   MISSES {found:.2f} > {most:g}"
-    if least is not None and found < least:
-        return f"   MISSES {found:.2f} < {least:g}"
+    if most is not None and figure > most:
+        return f"   MISSES {figure:.2f} > {most:g}"
+    if least is not None and figure < least:
+        return f"   MISSES {figure:.2f} < {least:g}"
     if most is None and least is None:
         return ""
     return f"   (aim: at most {most:g})" if most is not None else f"   (aim: at least {least:g})"
@@ -70,7 +70,7 @@ def verdict(found: float, most: float | None = None, least: float | None = None)
 
 def show(
     title: str,
-    found: Mapping[str, float],
+    times: Mapping[str, float],
     baseline: str,
     aims: Mapping[str, float] = MappingProxyType({}),
     floors: Mapping[str, str] = MappingProxyType({}),
@@ -79,17 +79,17 @@ def show(
 
     Args:
         title: What was measured.
-        found: Seconds of each variant.
+        times: Seconds of each variant.
         baseline: The variant to compare with.
         aims: The ratios that variants should not exceed.
         floors: Of variants the name of another one, the least that can be had.
     """
     print(f"\n{title}")
-    for name, seconds in found.items():
-        ratio = seconds / found[baseline]
+    for name, seconds in times.items():
+        ratio = seconds / times[baseline]
         row = (
             f"  {name:44} {seconds * 1e6:12,.1f} us  {ratio:8.2f} x{verdict(ratio, aims.get(name))}"
         )
         if name in floors:
-            row += f"   floor {found[floors[name]] / found[baseline]:.2f} x"
+            row += f"   floor {times[floors[name]] / times[baseline]:.2f} x"
         print(row, flush=True)

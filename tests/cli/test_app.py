@@ -61,9 +61,9 @@ def test_an_unknown_command_names_the_nearest(capsys):
 )
 def test_a_word_of_another_program_is_answered_with_the_command(words, mend, capsys):
     assert invoke(words) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error[E400] unknown command")
-    assert said.endswith(f"      = {mend}\n")
+    errors = capsys.readouterr().err
+    assert errors.startswith("error[E400] unknown command")
+    assert errors.endswith(f"      = {mend}\n")
 
 
 def test_a_job_called_as_another_programs_command_is_listed(capsys, tmp_path):
@@ -72,7 +72,7 @@ def test_a_job_called_as_another_programs_command_is_listed(capsys, tmp_path):
 
 
 def test_each_other_name_leads_to_a_command():
-    words = {one.partition(" ")[0] for one in _OTHER_NAMES.values()}
+    words = {command_line.partition(" ")[0] for command_line in _OTHER_NAMES.values()}
     assert words <= {*COMMANDS, "--version"}
     assert not COMMANDS.keys() & _OTHER_NAMES.keys()
 
@@ -109,9 +109,9 @@ def test_without_a_name_the_default_command_is_meant(tmp_path, capsys):
 def test_the_help_lists_the_commands_in_their_order(capsys):
     assert invoke(["runs", "--help"]) == 0
 
-    said = capsys.readouterr().out
-    places = [said.index(f"  {name} ") for name in ("list", "tag", "remove", "path")]
-    assert places == sorted(places)
+    output = capsys.readouterr().out
+    positions = [output.index(f"  {name} ") for name in ("list", "tag", "remove", "path")]
+    assert positions == sorted(positions)
 
 
 def test_an_unknown_option_has_a_suggestion(capsys):

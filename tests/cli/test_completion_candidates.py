@@ -23,9 +23,9 @@ def offered(monkeypatch, capsys):
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         capsys.readouterr()
         assert invoke([]) == 0
-        said = capsys.readouterr()
-        assert said.err == ""
-        lines = said.out.splitlines()
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        lines = captured.out.splitlines()
         return [line.partition(",")[2] for line in lines if line]
 
     return _offered

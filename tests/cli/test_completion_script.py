@@ -19,9 +19,9 @@ from tests.support.sample_runs import make_run
 def test_the_script_is_for_the_shell_that_was_named(shell, capsys):
     assert invoke(["completion", shell]) == 0
 
-    said = capsys.readouterr()
-    assert f"_JOBRUN_COMPLETE={shell}_complete" in said.out
-    assert shell in said.err
+    captured = capsys.readouterr()
+    assert f"_JOBRUN_COMPLETE={shell}_complete" in captured.out
+    assert shell in captured.err
 
 
 def test_without_a_name_it_is_the_users_own(monkeypatch, capsys):
@@ -113,13 +113,13 @@ def test_the_line_is_read_as_a_shell_reads_it(monkeypatch, line, words):
     [("walk@", "walk@3", "@3"), ("walk@3", "walk@31", "@31"), ("wa", "walk", "walk"),
      ("--session=ra", "ray", "ray"), ("ray:a", "ray:auto", "auto")],
 )  # fmt: skip
-def test_what_stands_before_the_last_break_is_left_out(monkeypatch, typed, value, put):
+def test_text_before_the_last_break_is_left_out(monkeypatch, typed, value, put):
     monkeypatch.setenv("COMP_WORDS", f"jobrun fork {typed}")
     monkeypatch.setenv("_JOBRUN_WORDBREAKS", BREAKS)
 
-    found = WholeLineBash(None, {}, "jobrun", "X").format_completion(CompletionItem(value))
+    formatted = WholeLineBash(None, {}, "jobrun", "X").format_completion(CompletionItem(value))
 
-    assert found == f"plain,{put}"
+    assert formatted == f"plain,{put}"
 
 
 def test_the_script_hands_over_the_line():

@@ -102,7 +102,7 @@ def test_a_mend_too_long_to_follow_the_carets_is_below_them(spec, capsys, monkey
     assert lines[-2].startswith("      = when when")
 
 
-def test_a_missing_file_nobody_expected_is_a_defect():
+def test_an_unexpected_missing_file_is_a_defect():
     assert environment_fault(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
     assert environment_fault(KeyError("x")) is None
 

@@ -59,9 +59,9 @@ def _leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tupl
         return
     context = click.Context(command)
     for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from _leaves(found, (*path, name))
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from _leaves(inner, (*path, name))
 
 
 # Logs of tasks keep their colours.
@@ -94,7 +94,9 @@ class Stage:
 
     def _newest(self) -> Path:
         records = (self.runs / "foreign").glob("*/run.json")
-        return max(one.parent for one in records if json.loads(one.read_text())["exit_code"] == 0)
+        return max(
+            record.parent for record in records if json.loads(record.read_text())["exit_code"] == 0
+        )
 
     def spoil(self, name: str, *, spared: tuple[str, ...] = ()) -> None:
         """Add the hostile text to all texts of a file of the run, but for the spared keys."""
@@ -228,7 +230,7 @@ def _calls(stage: Stage, command: str) -> list[list[str]]:
 def _raw(text: str, *, colours: bool) -> list[str]:
     """Return the lines of output that would control a terminal, or were begun by foreign text."""
     if colours:
-        text = _SGR.sub(lambda found: found[0] * (found[0] == FOREIGN_COLOUR), text)
+        text = _SGR.sub(lambda match: match[0] * (match[0] == FOREIGN_COLOUR), text)
     return [
         ascii(line)
         for line in text.split("\n")
@@ -245,23 +247,23 @@ def _param(command: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("foreign")
     Stage(folder)
     return folder
 
 
 @pytest.fixture
-def stage(made: Path, tmp_path: Path) -> Stage:
-    found = Stage.__new__(Stage)
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True, symlinks=True)
-    found.folder = tmp_path / f"home {HOSTILE}"
-    found.spec, found.failing, found.broken = (
-        found.folder / f"{name} {HOSTILE}.yaml" for name in ("fine", "fails", "broken")
+def stage(template: Path, tmp_path: Path) -> Stage:
+    copy = Stage.__new__(Stage)
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True, symlinks=True)
+    copy.folder = tmp_path / f"home {HOSTILE}"
+    copy.spec, copy.failing, copy.broken = (
+        copy.folder / f"{name} {HOSTILE}.yaml" for name in ("fine", "fails", "broken")
     )
-    found.runs, found.other = found.folder / f"runs {HOSTILE}", found.folder / f"other {HOSTILE}"
-    found.run = found._newest()
-    return found
+    copy.runs, copy.other = copy.folder / f"runs {HOSTILE}", copy.folder / f"other {HOSTILE}"
+    copy.run = copy._newest()
+    return copy
 
 
 @pytest.mark.parametrize("state", thinned(STATES, len(STATES)))

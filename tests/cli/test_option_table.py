@@ -48,14 +48,14 @@ def _long(param):
 
 
 def test_an_option_of_several_commands_is_the_same_in_each():
-    found = defaultdict(lambda: defaultdict(list))
+    paths_by_option = defaultdict(lambda: defaultdict(list))
     for path, param in _options():
         if (_long(param), path) not in DIFFERENT:
             kind = param.is_flag, param.multiple, param.metavar
             letters = tuple(name for name in param.opts if not name.startswith("--"))
-            found[_long(param)][letters, kind].append(path)
+            paths_by_option[_long(param)][letters, kind].append(path)
 
-    assert {name: dict(kinds) for name, kinds in found.items() if len(kinds) > 1} == {}
+    assert {name: dict(kinds) for name, kinds in paths_by_option.items() if len(kinds) > 1} == {}
 
 
 def test_differences_that_are_allowed_are_there():

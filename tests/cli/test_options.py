@@ -16,8 +16,8 @@ from tests.support.walk_spec import SPEC
 
 def test_an_unknown_option_names_the_nearest(capsys):
     assert invoke(["explain", "--jsn"]) == 2
-    said = capsys.readouterr().err
-    assert said == (
+    errors = capsys.readouterr().err
+    assert errors == (
         "error[E401] 'jobrun explain' has no option '--jsn'\n      = did you mean '--json'?\n"
     )
 
@@ -48,8 +48,8 @@ def test_every_option_is_an_environment_variable_too(name):
     parts = getattr(command, "commands", {}).values()
     without = [
         param.name
-        for one in (command, *parts)
-        for param in one.params
+        for each in (command, *parts)
+        for param in each.params
         if isinstance(param, click.Option)
         and not str(param.envvar).startswith("JOBRUN_")
         and "--help" not in param.opts
@@ -70,15 +70,15 @@ def _probe(*arguments: str) -> None:
         probe.invoke(context)
 
 
-def test_what_a_steps_program_is_told_is_no_option():
-    told = {"EPOCH", "INSTANCE", "INSTANCES", "NODE", "RUN_PATH", "SEED", "TASK"}
+def test_variables_of_a_steps_program_are_no_options():
+    variables = {"EPOCH", "INSTANCE", "INSTANCES", "NODE", "RUN_PATH", "SEED", "TASK"}
     group = CommandGroup("jobrun")
     taken = {
         str(param.envvar).removeprefix("JOBRUN_")
         for name in COMMANDS
         for param in getattr(group.get_command(click.Context(Command("x")), name), "params", ())
     }
-    assert told & taken == set()
+    assert variables & taken == set()
 
 
 def test_variables_give_what_options_give(monkeypatch, capsys):

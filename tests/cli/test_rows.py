@@ -56,8 +56,8 @@ def _content(run: Path) -> dict[str, object]:
 
 def test_row_25_an_unknown_command_or_option_is_refused_with_the_nearest_name(folder):
     assert "did you mean 'resume'?" in _refused(jobrun("resum", cwd=folder), 2)
-    said = _refused(jobrun("run", "walk.yaml", "--epoch", "3", cwd=folder), 2)
-    assert "did you mean '--epochs'?" in said
+    errors = _refused(jobrun("run", "walk.yaml", "--epoch", "3", cwd=folder), 2)
+    assert "did you mean '--epochs'?" in errors
     assert not (folder / "runs").exists()
 
 
@@ -66,9 +66,9 @@ def test_row_25_an_unknown_command_or_option_is_refused_with_the_nearest_name(fo
 )
 def test_row_26_an_epoch_that_is_not_there_is_refused(finished, epoch, exit_code):
     before = _content(finished)
-    said = _refused(jobrun("resume", finished, "--epoch", epoch), exit_code)
+    errors = _refused(jobrun("resume", finished, "--epoch", epoch), exit_code)
     if exit_code == 4:
-        assert "there are epochs 0-4" in said
+        assert "there are epochs 0-4" in errors
     assert _content(finished) == before
 
 
@@ -84,9 +84,9 @@ def test_row_28_an_unfinished_run_is_not_started_over_by_accident(folder):
     assert stopped.returncode == 75, stopped.stderr
     run = only_run(folder / "runs")
     before = _content(run)
-    said = _refused(jobrun("run", "walk.yaml", cwd=folder), 2)
-    assert f"jobrun resume walk/{run.name}" in said
-    assert "jobrun run walk.yaml --resume never" in said
+    errors = _refused(jobrun("run", "walk.yaml", cwd=folder), 2)
+    assert f"jobrun resume walk/{run.name}" in errors
+    assert "jobrun run walk.yaml --resume never" in errors
     assert only_run(folder / "runs") == run
     assert _content(run) == before
 
@@ -94,11 +94,11 @@ def test_row_28_an_unfinished_run_is_not_started_over_by_accident(folder):
 def test_row_29_a_changed_spec_is_refused_field_by_field(folder):
     jobrun("run", "walk.yaml", "--max-epochs", "2", cwd=folder)
     (folder / "walk.yaml").write_text(SPEC.replace("rate: 0.5", "rate: 0.25"))
-    said = _refused(jobrun("run", "walk.yaml", "--resume", "auto", cwd=folder), 5)
-    assert "params.rate" in said
-    assert "0.5" in said
-    assert "0.25" in said
-    assert "walk.yaml:4" in said
+    errors = _refused(jobrun("run", "walk.yaml", "--resume", "auto", cwd=folder), 5)
+    assert "params.rate" in errors
+    assert "0.5" in errors
+    assert "0.25" in errors
+    assert "walk.yaml:4" in errors
     accepted = ("resume", "--spec", "walk.yaml", "--accept-drift", "params.rate")
     done = jobrun(*accepted, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -132,30 +132,30 @@ def test_row_30_the_versions_are_recorded(folder):
 
 @pytest.mark.long
 def test_row_31_a_reader_that_goes_away_loses_no_epoch(folder, reference):
-    code, _, said = bash("set -o pipefail; jobrun run walk.yaml -v 2>&1 | head -1", folder)
-    assert code == 0, said
-    assert "Traceback" not in said
+    code, _, errors = bash("set -o pipefail; jobrun run walk.yaml -v 2>&1 | head -1", folder)
+    assert code == 0, errors
+    assert "Traceback" not in errors
     assert _content(only_run(folder / "runs")) == reference
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("closing", thinned([">&- 2>&- <&-", ">&-", "2>&-"], 3))
 def test_row_31_closed_streams_lose_no_epoch_and_get_no_file(folder, reference, closing):
-    code, out, said = bash(f"jobrun run walk.yaml -v {closing}", folder)
-    assert (code, "Traceback" in out + said) == (0, False)
+    code, out, errors = bash(f"jobrun run walk.yaml -v {closing}", folder)
+    assert (code, "Traceback" in out + errors) == (0, False)
     assert _content(only_run(folder / "runs")) == reference
 
 
 def test_row_31_machine_output_into_head_is_no_failure(folder):
-    code, out, said = bash("set -o pipefail; jobrun explain | head -1", folder)
-    assert (code, said, len(out.splitlines())) == (0, "", 1)
+    code, out, errors = bash("set -o pipefail; jobrun explain | head -1", folder)
+    assert (code, errors, len(out.splitlines())) == (0, "", 1)
 
 
-def test_row_31_machine_output_onto_a_full_device_is_told(folder):
-    code, _, said = bash("jobrun explain > /dev/full", folder)
+def test_row_31_machine_output_onto_a_full_device_is_reported(folder):
+    code, _, errors = bash("jobrun explain > /dev/full", folder)
     assert code == 7
-    assert "error[E410]" in said
-    assert "Traceback" not in said
+    assert "error[E410]" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.long
@@ -179,8 +179,8 @@ def test_row_32_the_environment_does_not_change_the_bits(folder, reference, chan
 @pytest.mark.long
 @pytest.mark.parametrize("umask", thinned(["000", "077", "022"], 3))
 def test_row_32_the_umask_is_kept_and_nothing_is_writable_by_all(folder, reference, umask):
-    code, _, said = bash(f"umask {umask}; jobrun run walk.yaml", folder)
-    assert code == 0, said
+    code, _, errors = bash(f"umask {umask}; jobrun run walk.yaml", folder)
+    assert code == 0, errors
     run = only_run(folder / "runs")
     assert _content(run) == reference
     for path in [run, *run.rglob("*")]:
@@ -195,58 +195,58 @@ def test_row_32_the_umask_is_kept_and_nothing_is_writable_by_all(folder, referen
 def test_row_32_a_deleted_working_directory_is_an_error_not_a_crash(folder):
     gone = folder / "gone"
     gone.mkdir()
-    code, _, said = bash(f"cd gone; rmdir '{gone}'; jobrun run ../walk.yaml", folder)
-    assert code in (3, 7), said
-    assert "error[E" in said
-    assert "working directory" in said
-    assert "Traceback" not in said
+    code, _, errors = bash(f"cd gone; rmdir '{gone}'; jobrun run ../walk.yaml", folder)
+    assert code in (3, 7), errors
+    assert "error[E" in errors
+    assert "working directory" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.long
 def test_row_32_a_deleted_working_directory_does_not_matter_to_full_paths(folder, reference):
     gone = folder / "gone"
     gone.mkdir()
-    code, _, said = bash(
+    code, _, errors = bash(
         f"cd gone; rmdir '{gone}'; jobrun run '{folder}/walk.yaml' --run-dir '{folder}/runs'",
         folder,
     )
-    assert code == 0, said
+    assert code == 0, errors
     assert _content(only_run(folder / "runs")) == reference
 
 
 def _under_a_limit(folder: Path, limit: str) -> tuple[int, str]:
-    code, _, said = bash(f"ulimit {limit}; jobrun run walk.yaml", folder)
-    assert "Traceback" not in said, said
-    return code, said
+    code, _, errors = bash(f"ulimit {limit}; jobrun run walk.yaml", folder)
+    assert "Traceback" not in errors, errors
+    return code, errors
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("limit", thinned(["-n 16", "-n 10", "-n 20", "-n 24"], 4))
-def test_row_33_few_open_files_are_enough_or_it_is_told(folder, reference, limit):
-    code, said = _under_a_limit(folder, limit)
-    assert code in (0, 7), said
+def test_row_33_few_open_files_are_enough_or_are_reported(folder, reference, limit):
+    code, errors = _under_a_limit(folder, limit)
+    assert code in (0, 7), errors
     if code == 7:
-        assert "error[E" in said
+        assert "error[E" in errors
     else:
         assert _content(only_run(folder / "runs")) == reference
 
 
 @pytest.mark.long
-def test_row_33_a_limit_on_the_size_of_files_is_told_and_then_resumed_from(folder, reference):
-    code, said = _under_a_limit(folder, "-f 1")
-    assert code == 7, said
-    assert "error[E" in said
+def test_row_33_a_limit_on_the_size_of_files_is_reported_and_then_resumed_from(folder, reference):
+    code, errors = _under_a_limit(folder, "-f 1")
+    assert code == 7, errors
+    assert "error[E" in errors
     done = jobrun("run", "walk.yaml", "--resume", "auto", cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kib", thinned([120_000, 60_000, 250_000], 3))
-def test_row_33_too_little_memory_is_told(folder, reference, kib):
-    code, said = _under_a_limit(folder, f"-v {kib}")
-    assert code in (0, 1, 7), said
+def test_row_33_too_little_memory_is_reported(folder, reference, kib):
+    code, errors = _under_a_limit(folder, f"-v {kib}")
+    assert code in (0, 1, 7), errors
     if code:
-        assert "error" in said.lower()
+        assert "error" in errors.lower()
     else:
         assert _content(only_run(folder / "runs")) == reference
 

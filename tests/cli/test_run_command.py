@@ -44,9 +44,9 @@ def _failing(monkeypatch, error: BaseException) -> None:
 def test_each_error_has_its_exit_code_and_no_traceback(monkeypatch, capsys, kind, exit_code):
     _failing(monkeypatch, kind.of("E414", "it went wrong", "mend it"))
     assert invoke(["explain", "codes"]) == exit_code
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == "error[E414] it went wrong\n      = mend it\n"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "error[E414] it went wrong\n      = mend it\n"
 
 
 def test_ctrl_c_is_130(monkeypatch, capsys):
@@ -65,11 +65,11 @@ def test_an_internal_error_is_70_with_a_report(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     _failing(monkeypatch, ZeroDivisionError("division by zero"))
     assert invoke(["explain", "codes"]) == 70
-    said = capsys.readouterr().err
-    assert said.startswith("error[E414] internal error: ZeroDivisionError: division by zero")
-    assert "Traceback" not in said
+    errors = capsys.readouterr().err
+    assert errors.startswith("error[E414] internal error: ZeroDivisionError: division by zero")
+    assert "Traceback" not in errors
     (report,) = Path(tmp_path).glob("jobrun-crash-*.txt")
-    assert str(report) in said
+    assert str(report) in errors
     assert "ZeroDivisionError" in report.read_text()
 
 
@@ -93,7 +93,7 @@ def test_debug_shows_the_traceback(monkeypatch, capsys, tmp_path, arguments):
         (OSError(errno.EFBIG, "File too large"), "E413"),
     ],
 )
-def test_limits_of_the_machine_are_told_as_such(monkeypatch, capsys, error, code):
+def test_limits_of_the_machine_are_reported_as_such(monkeypatch, capsys, error, code):
     _failing(monkeypatch, error)
     assert invoke(["explain", "codes"]) == 7
     assert capsys.readouterr().err.startswith(f"error[{code}] ")
@@ -103,9 +103,9 @@ def test_limits_of_the_machine_are_told_as_such(monkeypatch, capsys, error, code
 def test_an_io_error_speaks_of_the_device_and_not_of_limits(monkeypatch, capsys, number):
     _failing(monkeypatch, OSError(number, os.strerror(number), "/mnt/x"))
     assert invoke(["explain", "codes"]) == 7
-    said = capsys.readouterr().err
-    assert "the device or file system reports an I/O error; check dmesg and the mount" in said
-    assert "ulimit" not in said
+    errors = capsys.readouterr().err
+    assert "the device or file system reports an I/O error; check dmesg and the mount" in errors
+    assert "ulimit" not in errors
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def _start(work: str, **options) -> subprocess.Popen[str]:
 
 def _run(work: str) -> tuple[int, str]:
     process = _start(work)
-    said, _ = process.communicate(timeout=60)
-    return process.returncode, said
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output
 
 
 def _pid(process: subprocess.Popen[str], name: str) -> int:
@@ -86,12 +86,12 @@ def _state(pid: int) -> str:
 
 
 def test_the_code_of_the_command_is_that_of_the_process():
-    code, said = _run("pass")
-    assert (code, "ended" in said) == (5, False)
+    code, output = _run("pass")
+    assert (code, "ended" in output) == (5, False)
 
 
 @pytest.mark.parametrize(
-    ("work", "told"),
+    ("work", "words"),
     [
         ("os._exit(0)", "ended 0 True os._exit(0)"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "ended -9 True"),
@@ -99,21 +99,21 @@ def test_the_code_of_the_command_is_that_of_the_process():
         ("import ctypes; ctypes.string_at(0)", "ended -11 True"),
     ],
 )
-def test_an_end_without_a_code_is_explained(work, told):
-    code, said = _run(work)
+def test_an_end_without_a_code_is_explained(work, words):
+    code, output = _run(work)
     assert code == 9
-    assert told in said
+    assert words in output
 
 
 @pytest.mark.parametrize("work", ["os._exit(0)", "import ctypes; ctypes.string_at(0)"])
-def test_the_stack_of_whoever_ended_it_is_there(work):
+def test_the_stack_of_the_thread_that_ended_it_is_there(work):
     assert 'File "<string>", line 8 in work' in _run(work)[1]
 
 
 def test_what_was_noted_outlives_a_kill():
-    code, said = _run("shared.write('run', 'x' * 9999); os.kill(os.getpid(), signal.SIGKILL)")
+    code, output = _run("shared.write('run', 'x' * 9999); os.kill(os.getpid(), signal.SIGKILL)")
     assert code == 9
-    assert said.count("x") == 2047
+    assert output.count("x") == 2047
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
@@ -125,9 +125,9 @@ def test_a_signal_that_ends_the_child_before_anyone_listens_is_explained(number,
         os.killpg(process.pid, number)
     else:
         os.kill(child if to == "child" else process.pid, number)
-    said, _ = process.communicate(timeout=100)
+    output, _ = process.communicate(timeout=100)
     assert process.returncode == 9
-    assert f"ended -{int(number)}" in said
+    assert f"ended -{int(number)}" in output
 
 
 def test_a_signal_to_the_parent_comes_to_the_child_under_its_own_number():
@@ -135,8 +135,8 @@ def test_a_signal_to_the_parent_comes_to_the_child_under_its_own_number():
     process = _start(f"{listen}{SAY}time.sleep(60)")
     _pid(process, "child")
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=100)
-    assert (process.returncode, "os._exit(15)" in said) == (9, True)
+    output, _ = process.communicate(timeout=100)
+    assert (process.returncode, "os._exit(15)" in output) == (9, True)
 
 
 @pytest.mark.long
@@ -162,10 +162,10 @@ def test_ctrl_c_while_the_child_starts_is_no_traceback(tmp_path):
         pass
 
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in output
 
 
 def test_the_child_dies_with_its_parent():
@@ -177,7 +177,7 @@ def test_the_child_dies_with_its_parent():
 
 
 @pytest.mark.long
-def test_the_child_stops_and_goes_on_with_its_parent():
+def test_the_child_stops_and_continues_with_its_parent():
     process = _start(WAIT)
     child = _pid(process, "child")
     process.send_signal(signal.SIGSTOP)
@@ -193,9 +193,9 @@ def test_what_the_command_leaves_behind_ends_with_it():
     process = _start(
         "one = subprocess.Popen(['setsid', 'sleep', '300']); print('left', one.pid, flush=True)"
     )
-    left = _pid(process, "left")
+    left_behind = _pid(process, "left")
     assert process.wait(timeout=100) == 5
-    assert _state(left) in ("", "Z")
+    assert _state(left_behind) in ("", "Z")
 
 
 def test_children_from_before_are_not_its_own():
@@ -229,19 +229,19 @@ DEAF = (
 )
 
 
-def test_who_is_inside_of_one_long_call_when_its_grace_is_over_is_ended():
+def test_a_run_inside_a_long_call_when_its_grace_is_over_is_killed():
     process = _start(DEAF.format(group="epoch", s=60))
     _pid(process, "child")
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
 
     assert process.returncode == 9
-    assert f"ignored_signal {signal.SIGTERM:d} False" in said
-    assert "Fatal Python error: Aborted" in said
+    assert f"ignored_signal {signal.SIGTERM:d} False" in output
+    assert "Fatal Python error: Aborted" in output
 
 
 @pytest.mark.long
-def test_who_is_between_groups_when_its_grace_is_over_is_waited_for():
+def test_a_run_between_groups_when_its_grace_is_over_is_waited_for():
     process = _start(DEAF.format(group="", s=1))
     _pid(process, "child")
     process.send_signal(signal.SIGTERM)
@@ -314,11 +314,11 @@ class Watching:
         self.overdue = OverdueDetector(lambda: self.text, lambda: self.now)
 
     def after(self, *spans_s: float) -> list[str]:
-        found = []
+        polled = []
         for span_s in spans_s:
             self.now += span_s
-            found.append(self.overdue.poll())
-        return found
+            polled.append(self.overdue.poll())
+        return polled
 
 
 def test_a_task_is_overdue_some_time_after_its_end():
@@ -331,12 +331,12 @@ def test_nothing_is_overdue_when_nothing_is_noted():
     assert not any(Watching("").after(*[1.0] * 100))
 
 
-def test_time_in_which_nobody_looks_does_not_count():
+def test_time_in_which_the_detector_does_not_poll_does_not_count():
     """A computer that slept, or both processes stopped: the task has had no time to heed it."""
     assert not any(Watching("20.0\ntask").after(5.0, 3600.0, 1.0, 1.0, 1.0))
 
 
-def test_another_note_begins_anew():
+def test_another_note_starts_again():
     watching = Watching("0.0\none")
     watching.after(*[1.0] * 8)
     watching.text = "0.0\ntwo"
@@ -348,7 +348,7 @@ def test_a_note_that_is_being_written_is_no_note():
     assert not any(Watching("2\x00.0x\ntask").after(*[1.0] * 100))
 
 
-def test_it_is_told_with_the_place(limits, notes):
+def test_it_is_reported_with_its_position(limits, notes):
     limits.listen(limited())
     task = notes[-1].partition("\n")[2]
 

@@ -124,5 +124,5 @@ def test_what_is_printed_to_a_terminal_of_80_columns_fits(words, tmp_path, monke
 
     assert invoke(words) == 0
 
-    said = capsys.readouterr()
-    assert max(map(len, (said.out + said.err).splitlines())) <= 80
+    captured = capsys.readouterr()
+    assert max(map(len, (captured.out + captured.err).splitlines())) <= 80

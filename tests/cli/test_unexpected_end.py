@@ -33,7 +33,7 @@ Thread 0x00007f (most recent call first):
 Current thread 0x00007e (most recent call first):
   File "/lib/crash.py", line 4 in crash
   File "/home/me/spec.yaml", line 9 in block
-  File "{own}/runtime/execute_task.py", line 3 in run_task
+  File "{package}/runtime/execute_task.py", line 3 in run_task
   File "/lib/python3.11/threading.py", line 982 in run
 
 Extension modules: numpy (total: 1)
@@ -54,8 +54,8 @@ def test_an_abort_where_memory_is_limited_is_a_fault_of_the_machine(capsys, monk
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (120 << 20, -1))
 
-    said = _told(shared, ended, capsys, code=7)
-    assert "crashed (SIGABRT: abort() was called; its memory is limited to 120.0 MiB" in said
+    errors = _told(shared, ended, capsys, code=7)
+    assert "crashed (SIGABRT: abort() was called; its memory is limited to 120.0 MiB" in errors
 
 
 def test_it_is_noted_what_runs():
@@ -84,25 +84,25 @@ def test_a_text_takes_the_place_of_a_longer_one():
         (-signal.SIGTRAP, "was killed by SIGTRAP in epoch 7"),
     ],
 )
-def test_how_it_ended_is_said(status, words, capsys):
+def test_the_message_says_how_the_process_ended(status, words, capsys):
     shared = SharedState()
     record_running(shared, 25.0)(GroupStarted("epoch", 7, ("step",)))
-    said = _told(shared, ChildExit(status, 3 << 20), capsys)
-    assert "error[E386]" in said
-    assert words in said
-    assert "saved epochs are intact" in said
+    errors = _told(shared, ChildExit(status, 3 << 20), capsys)
+    assert "error[E386]" in errors
+    assert words in errors
+    assert "saved epochs are intact" in errors
 
 
-def test_lack_of_memory_is_said_where_the_kernel_tells_of_it(capsys):
-    said = _told(SharedState(), ChildExit(-signal.SIGKILL, 3 << 20), capsys, lacked=True, code=7)
-    assert "killed (SIGKILL by the kernel: out of memory; it had used up to 3.0 MiB)" in said
-    assert "before any task ran" in said
+def test_lack_of_memory_is_reported_where_the_kernel_counts_it(capsys):
+    errors = _told(SharedState(), ChildExit(-signal.SIGKILL, 3 << 20), capsys, lacked=True, code=7)
+    assert "killed (SIGKILL by the kernel: out of memory; it had used up to 3.0 MiB)" in errors
+    assert "before any task ran" in errors
 
 
-def test_a_kill_is_a_fault_of_the_machine_and_how_to_find_who_did_it_is_said(capsys):
-    said = _told(SharedState(), ChildExit(-signal.SIGKILL, 3 << 20), capsys, code=7)
-    assert "was killed (SIGKILL; it had used up to 3.0 MiB)" in said
-    assert "dmesg | grep -i oom" in said
+def test_a_kill_is_a_fault_of_the_machine_and_the_mend_says_how_to_find_the_killer(capsys):
+    errors = _told(SharedState(), ChildExit(-signal.SIGKILL, 3 << 20), capsys, code=7)
+    assert "was killed (SIGKILL; it had used up to 3.0 MiB)" in errors
+    assert "dmesg | grep -i oom" in errors
 
 
 @pytest.mark.parametrize(
@@ -112,24 +112,24 @@ def test_a_kill_is_a_fault_of_the_machine_and_how_to_find_who_did_it_is_said(cap
      (signal.SIGSEGV, 1), (signal.SIGPIPE, 1)],
 )  # fmt: skip
 def test_no_signal_that_ends_it_gives_a_code_outside_of_the_table(number, code, capsys):
-    said = _told(SharedState(), ChildExit(-number, 0), capsys, code=code)
-    assert number.name in said
+    errors = _told(SharedState(), ChildExit(-number, 0), capsys, code=code)
+    assert number.name in errors
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_the_command_to_go_on_with_is_named_where_the_run_is_there(is_there, tmp_path, capsys):
+def test_the_command_to_continue_is_named_where_the_run_exists(is_there, tmp_path, capsys):
     if is_there:
         (tmp_path / "run.json").write_text("{}")
     shared = SharedState()
     record_running(shared, 25.0)(RunStarted("a", "b", str(tmp_path), -1, None))
-    said = _told(shared, ChildExit(0, 0), capsys)
-    assert (f"jobrun resume {tmp_path}" in said) == is_there
-    assert "between two groups of tasks" in said
+    errors = _told(shared, ChildExit(0, 0), capsys)
+    assert (f"jobrun resume {tmp_path}" in errors) == is_there
+    assert "between two groups of tasks" in errors
 
 
 def test_frames_are_those_of_the_thread_that_did_it_without_our_own():
-    own = jobrun.__file__.rpartition("/")[0]
-    assert extract_frames(CRASH.format(own=own)) == (
+    package = jobrun.__file__.rpartition("/")[0]
+    assert extract_frames(CRASH.format(package=package)) == (
         'File "/home/me/spec.yaml", line 9, in block',
         'File "/lib/crash.py", line 4, in crash',
     )
@@ -138,39 +138,41 @@ def test_frames_are_those_of_the_thread_that_did_it_without_our_own():
     assert extract_frames("") == ()
 
 
-def test_of_one_that_was_ended_from_outside_the_busy_thread_is_told():
+def test_frames_of_a_process_killed_from_outside_are_those_of_the_busy_thread():
     stacks = """\
 Fatal Python error: Aborted
 
 Thread 0x00007f (most recent call first):
   File "/home/me/lib.py", line 4 in hold
-  File "{own}/runtime/callables.py", line 3 in _invoke
+  File "{package}/runtime/callables.py", line 3 in _invoke
 
 Current thread 0x00007e (most recent call first):
   File "/lib/python3.11/site-packages/click/core.py", line 4 in invoke
-  File "{own}/__main__.py", line 4 in main
-""".format(own=Path(jobrun.__file__).parent)
+  File "{package}/__main__.py", line 4 in main
+""".format(package=Path(jobrun.__file__).parent)
 
     assert extract_frames(stacks) == ('File "/home/me/lib.py", line 4, in hold',)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_one_that_did_not_heed_the_second_signal_ends_as_if_it_had(number, code, capsys):
+def test_a_process_that_ignored_the_second_signal_has_the_exit_code_of_an_interrupt(
+    number, code, capsys
+):
     ended = ChildExit(-signal.SIGABRT, 0, number, is_second=True)
 
     assert report_unexpected_end(SharedState(), ended, lambda: False) == code
     assert f"did not react to the second {number.name}, and was killed" in capsys.readouterr().err
 
 
-def test_one_that_outlasted_its_grace_ends_as_if_it_had_not(capsys):
+def test_a_process_killed_after_its_grace_has_the_exit_code_of_a_stop(capsys):
     ended = ChildExit(-signal.SIGABRT, 0, signal.SIGTERM)
 
     assert report_unexpected_end(SharedState(), ended, lambda: False) == 75
-    said = capsys.readouterr().err
-    assert "got SIGTERM, did not stop within its grace period, and was killed" in said
+    errors = capsys.readouterr().err
+    assert "got SIGTERM, did not stop within its grace period, and was killed" in errors
 
 
-def test_a_task_that_kept_the_interpreter_is_told_with_its_own_frames(capsys):
+def test_a_task_that_held_the_gil_is_reported_with_its_own_frames(capsys):
     shared = SharedState()
     record_running(shared, 25.0)(
         TaskLimited("step", "main", 3, "epoch/step", "a.yaml", 20, 5, 5.0, 30.0, os.getpid())
@@ -193,11 +195,13 @@ Thread 0x3 (most recent call first):
     os.write(shared._stacks, stacks.encode())
     task = shared.read("limit").partition("\n")[2]
 
-    said = _told(shared, ChildExit(-signal.SIGABRT, 3 << 20, overdue=task), capsys)
+    errors = _told(shared, ChildExit(-signal.SIGABRT, 3 << 20, overdue=task), capsys)
 
-    assert "error[E220] a.yaml:20:5  epoch/step: the task took longer than its limit of 5 s" in said
-    assert 'File "/home/me/lib.py", line 4, in hold' in said
-    assert "other.py" not in said
+    assert (
+        "error[E220] a.yaml:20:5  epoch/step: the task took longer than its limit of 5 s" in errors
+    )
+    assert 'File "/home/me/lib.py", line 4, in hold' in errors
+    assert "other.py" not in errors
 
 
 def test_how_a_process_was_killed_is_recorded_for_its_status(tmp_path, monkeypatch, capsys):

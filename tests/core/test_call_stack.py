@@ -77,6 +77,6 @@ def test_no_depth_is_slow_in_a_task(tmp_path, words):
 
     subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment(), check=True)
 
-    found = blobs(epochs(only_run(tmp_path / "runs"))[1])
-    assert found
-    assert all(_number(one) < CALLS / 10 for one in found.values())
+    stored = blobs(epochs(only_run(tmp_path / "runs"))[1])
+    assert stored
+    assert all(_number(blob) < CALLS / 10 for blob in stored.values())

@@ -31,7 +31,7 @@ class Terminal:
 
     def lines_of(self, act, *, is_shown=True):
         """Return what is logged of what a task prints by ``act``."""
-        found = []
+        output = []
         # Not in a fixture: pytest has other streams for each phase of a test.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdout", self.text)
@@ -39,13 +39,13 @@ class Terminal:
             STREAMS.install()
             STREAMS.is_shown = is_shown
             try:
-                with collect(PrintedLines(found.append)):
+                with collect(PrintedLines(output.append)):
                     act()
             finally:
                 STREAMS.remove()
                 STREAMS.is_shown = True
             assert sys.stdout is self.text
-        return found
+        return output
 
     def __call__(self):
         return self.text.buffer.getvalue().decode()
@@ -103,31 +103,31 @@ def test_of_a_progress_bar_the_last_state_is_logged(terminal):
 
 
 def test_windows_line_ends_and_empty_lines_stay_lines():
-    found = []
-    lines = PrintedLines(found.append)
+    output = []
+    lines = PrintedLines(output.append)
     lines.add("stdout", "a\r\n\nb\n")
 
-    assert found == ["a", "", "b"]
+    assert output == ["a", "", "b"]
 
 
 def test_a_line_without_end_is_bounded():
-    found = []
-    lines = PrintedLines(found.append)
+    output = []
+    lines = PrintedLines(output.append)
     lines.add("stdout", "x" * 200_000)
     lines.end()
 
-    assert len(found) == 4
-    assert "".join(found) == "x" * 200_000
+    assert len(output) == 4
+    assert "".join(output) == "x" * 200_000
 
 
 def test_a_bar_that_is_never_ended_takes_no_memory():
-    found = []
-    lines = PrintedLines(found.append)
+    output = []
+    lines = PrintedLines(output.append)
     for number in range(20_000):
         lines.add("stderr", f"\r{number:6}|####")
     lines.end()
 
-    assert found == [" 19999|####"]
+    assert output == [" 19999|####"]
 
 
 def test_logging_and_bytes_are_printed_too(terminal):
@@ -160,13 +160,13 @@ def test_a_display_can_keep_what_is_printed_from_the_terminal(terminal):
 
 
 def test_what_is_written_to_descriptors_is_logged_with_the_call_that_began_last(capfd):
-    found = {"first": [], "second": []}
+    output = {"first": [], "second": []}
     STREAMS.install()
     try:
         os.write(1, b"before\n")
-        with collect(PrintedLines(found["first"].append)):
+        with collect(PrintedLines(output["first"].append)):
             os.write(1, b"one\n")
-            with collect(PrintedLines(found["second"].append)):
+            with collect(PrintedLines(output["second"].append)):
                 os.write(2, b"two\npart")
             os.write(1, b"three\n")
         STREAMS.settle()
@@ -174,21 +174,21 @@ def test_what_is_written_to_descriptors_is_logged_with_the_call_that_began_last(
     finally:
         STREAMS.remove()
 
-    assert found == {"first": ["one", "three"], "second": ["two", "part"]}
+    assert output == {"first": ["one", "three"], "second": ["two", "part"]}
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("before\none\nthree\nafter\n", "two\npart")
 
 
 def test_between_calls_of_one_task_no_file_is_read(monkeypatch):
-    found, reads = [], []
+    output, reads = [], []
     read = OutputFile.read
     STREAMS.install()
     try:
-        with collect(PrintedLines(found.append, ("task",))):
+        with collect(PrintedLines(output.append, ("task",))):
             os.write(1, b"one\n")
         monkeypatch.setattr(OutputFile, "read", lambda self: reads.append(1) or read(self))
         for _ in range(9):
-            with collect(PrintedLines(found.append, ("task",))):
+            with collect(PrintedLines(output.append, ("task",))):
                 pass
         without_reading = len(reads)
         STREAMS.settle()
@@ -197,70 +197,70 @@ def test_between_calls_of_one_task_no_file_is_read(monkeypatch):
 
     # The thread that looks may have come by.
     assert without_reading <= 4
-    assert found == ["one"]
+    assert output == ["one"]
 
 
 def test_a_call_of_another_task_gets_nothing_of_what_the_one_before_wrote():
-    found = {"first": [], "second": []}
+    output = {"first": [], "second": []}
     STREAMS.install()
     try:
-        for task, lines in found.items():
+        for task, lines in output.items():
             with collect(PrintedLines(lines.append, (task,))):
                 os.write(1, f"{task}, without end".encode())
     finally:
         STREAMS.remove()
 
-    assert found == {task: [f"{task}, without end"] for task in found}
+    assert output == {task: [f"{task}, without end"] for task in output}
 
 
 def test_what_was_written_before_an_event_is_logged_before_it():
-    found = []
+    output = []
     STREAMS.install()
     try:
-        with collect(PrintedLines(found.append, ("task",))):
+        with collect(PrintedLines(output.append, ("task",))):
             os.write(1, b"of the call\n")
-        without_collecting(found.append)("task ended")
+        without_collecting(output.append)("task ended")
     finally:
         STREAMS.remove()
 
-    assert found == ["of the call", "task ended"]
+    assert output == ["of the call", "task ended"]
 
 
 def test_a_rest_that_was_read_between_two_calls_is_not_lost():
-    found = []
+    output = []
     STREAMS.install()
     try:
         for text in (b"one", b"two"):
-            with collect(PrintedLines(found.append, ("task",))):
+            with collect(PrintedLines(output.append, ("task",))):
                 os.write(1, text)
             STREAMS.pass_on()
     finally:
         STREAMS.remove()
 
-    assert found == ["one", "two"]
+    assert output == ["one", "two"]
 
 
 def test_what_a_display_keeps_from_the_terminal_is_logged_from_descriptors_too(capfd):
-    found = []
+    output = []
     STREAMS.install()
     STREAMS.is_shown = False
     try:
-        with collect(PrintedLines(found.append)):
+        with collect(PrintedLines(output.append)):
             os.write(1, b"kept\n")
     finally:
         STREAMS.remove()
         STREAMS.is_shown = True
 
-    assert (found, capfd.readouterr().out) == (["kept"], "")
+    assert (output, capfd.readouterr().out) == (["kept"], "")
 
 
 def test_a_display_that_writes_under_its_lock_is_not_asked_to_show_lines():
     display = threading.Lock()
-    found = []
+    output = []
 
     def show(line):
         with display:
-            found.append(line)
+            output.append(line)
 
     def draw():
         with display:
@@ -277,7 +277,7 @@ def test_a_display_that_writes_under_its_lock_is_not_asked_to_show_lines():
     finally:
         STREAMS.remove()
 
-    assert found == ["a line"]
+    assert output == ["a line"]
 
 
 def test_a_long_call_shows_what_it_writes_to_descriptors_while_it_runs(capfd):
@@ -297,20 +297,20 @@ def test_a_long_call_shows_what_it_writes_to_descriptors_while_it_runs(capfd):
 
 
 def test_what_a_program_writes_after_it_has_emptied_the_file_is_logged(capfd):
-    found = []
+    output = []
     STREAMS.install()
     try:
-        with collect(PrintedLines(found.append)):
+        with collect(PrintedLines(output.append)):
             os.write(2, b"a line that is long\n")
             STREAMS.pass_on()
             subprocess.run(["sh", "-c", "echo short > /dev/stderr"], check=True)
             end = time.monotonic() + 30
-            while len(found) < 2 and time.monotonic() < end:
+            while len(output) < 2 and time.monotonic() < end:
                 time.sleep(0.01)
     finally:
         STREAMS.remove()
 
-    assert found == ["a line that is long", "short"]
+    assert output == ["a line that is long", "short"]
 
 
 def test_memory_of_output_that_was_read_is_freed():
@@ -322,15 +322,15 @@ def test_memory_of_output_that_was_read_is_freed():
                 pass
         assert os.fstat(file.writing).st_blocks * 512 < 4 << 20
     finally:
-        for one in (file, *others):
-            one.close()
+        for file_ in (file, *others):
+            file_.close()
 
 
 def test_a_forked_process_is_logged_by_way_of_the_descriptor(capfd):
-    found = []
+    output = []
     STREAMS.install()
     try:
-        with collect(PrintedLines(found.append)):
+        with collect(PrintedLines(output.append)):
             child = os.fork()
             if child == 0:
                 os.write(1, b"by a child\n")
@@ -339,7 +339,7 @@ def test_a_forked_process_is_logged_by_way_of_the_descriptor(capfd):
     finally:
         STREAMS.remove()
 
-    assert (found, capfd.readouterr().out) == (["by a child"], "by a child\n")
+    assert (output, capfd.readouterr().out) == (["by a child"], "by a child\n")
 
 
 def test_a_stream_whose_write_returns_nothing_can_be_collected(terminal):
@@ -347,16 +347,16 @@ def test_a_stream_whose_write_returns_nothing_can_be_collected(terminal):
         def write(self, text):
             super().write(text)
 
-    found = []
+    output = []
     stream = CollectingStream(Odd(), "stdout")
     STREAMS.install()
     try:
-        with collect(PrintedLines(found.append)):
+        with collect(PrintedLines(output.append)):
             print("line", file=stream)
     finally:
         STREAMS.remove()
 
-    assert found == ["line"]
+    assert output == ["line"]
 
 
 def test_streams_are_put_back_after_the_last_of_two_sessions(terminal):

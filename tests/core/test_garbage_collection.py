@@ -19,7 +19,7 @@ def _generation(value: object) -> int:
     return next(
         number
         for number in range(3)
-        if any(one is value for one in gc.get_objects(generation=number))
+        if any(tracked is value for tracked in gc.get_objects(generation=number))
     )
 
 
@@ -27,22 +27,22 @@ def _generation(value: object) -> int:
 def test_what_is_made_while_the_collector_is_paused_is_old_afterwards():
     with collector_paused():
         assert not gc.isenabled()
-        made = [[] for _ in range(60_000)]
+        objects = [[] for _ in range(60_000)]
 
     assert gc.isenabled()
-    assert _generation(made) == 2
+    assert _generation(objects) == 2
 
 
 def test_what_was_frozen_stays_frozen():
-    kept: list[object] = []
+    frozen: list[object] = []
     gc.freeze()
 
     with collector_paused():
-        made = [[] for _ in range(60_000)]
+        objects = [[] for _ in range(60_000)]
 
-    assert made
+    assert objects
     # Not a count of all: another thread may release what is frozen.
-    assert not any(one is kept for one in gc.get_objects())
+    assert not any(tracked is frozen for tracked in gc.get_objects())
 
 
 def test_a_collector_that_was_off_stays_off_after_an_error_too():

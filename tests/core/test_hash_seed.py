@@ -52,13 +52,18 @@ def folder(tmp_path):
 
 
 def _started(folder, *words, seed=None, **variables):
-    given = {**environment(), **variables}
-    given.pop("JOBRUN_UNGUARDED", None)
-    given.pop("PYTHONHASHSEED", None)
+    environ = {**environment(), **variables}
+    environ.pop("JOBRUN_UNGUARDED", None)
+    environ.pop("PYTHONHASHSEED", None)
     if seed is not None:
-        given["PYTHONHASHSEED"] = seed
+        environ["PYTHONHASHSEED"] = seed
     return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=given, capture_output=True, text=True, check=False
+        [sys.executable, *words],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -110,8 +115,8 @@ def test_a_seed_of_the_environment_is_kept_and_a_resume_uses_the_recorded_one(fo
 def test_the_seed_is_fixed_without_a_supervisor_too(folder):
     # No room for the memory that a supervisor shares with the process that computes.
     line = 'ulimit -f 15; exec "$0" -m jobrun run order.yaml --max-epochs 1'
-    given = {**environment(), "PYTHONHASHSEED": "random"}
-    subprocess.run(["bash", "-c", line, sys.executable], cwd=folder, env=given, check=False)
+    environ = {**environment(), "PYTHONHASHSEED": "random"}
+    subprocess.run(["bash", "-c", line, sys.executable], cwd=folder, env=environ, check=False)
 
     assert recorded_seed(_recorded(folder)) == "0"
 
@@ -174,9 +179,9 @@ def test_programs_that_steps_start_have_the_seed_too(folder):
 def test_the_seed_is_that_of_the_start_of_the_process():
     text = "import os; os.environ['PYTHONHASHSEED'] = '3'; from jobrun.core.hash_seed import *; "
     text += "import json; print(json.dumps([hash_seed(), described_hash_seed()]))"
-    given = {**os.environ, "PYTHONHASHSEED": "4"}
+    environ = {**os.environ, "PYTHONHASHSEED": "4"}
     out = subprocess.run(
-        [sys.executable, "-c", text], env=given, capture_output=True, text=True, check=True
+        [sys.executable, "-c", text], env=environ, capture_output=True, text=True, check=True
     )
     seed, described = json.loads(out.stdout)
     assert seed == "4"

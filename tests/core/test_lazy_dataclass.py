@@ -67,18 +67,18 @@ def test_nothing_is_generated_before_the_first_use():
 
     fresh(1)
 
-    waiting = {name for name, one in vars(fresh).items() if isinstance(one, _Deferred)}
+    waiting = {name for name, instance in vars(fresh).items() if isinstance(instance, _Deferred)}
     assert waiting >= {"__init__", "__repr__", "__eq__", "__hash__", "__match_args__"}
 
 
 def test_a_class_of_many_instances_gets_a_constructor_of_its_own():
     fresh = _fresh()
 
-    made = [fresh(number) for number in range(10)]
+    built = [fresh(number) for number in range(10)]
 
     assert not isinstance(vars(fresh)["__init__"], _Deferred)
-    assert [one.first for one in made] == list(range(10))
-    assert {one.second for one in made} == {"two"}
+    assert [instance.first for instance in built] == list(range(10))
+    assert {instance.second for instance in built} == {"two"}
 
 
 def _outcome(kind, *args, **kwargs):
@@ -103,19 +103,19 @@ def test_the_first_instances_are_as_the_later_ones(args, kwargs):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    given: int
+    number: int
     names: list[str] = field(default_factory=list)
     twice: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "twice", 2 * self.given)
+        object.__setattr__(self, "twice", 2 * self.number)
 
 
 def test_the_first_instances_have_defaults_of_their_own_and_are_finished():
-    one, other = Listing(1), Listing(2)
+    instance, other = Listing(1), Listing(2)
 
-    assert (one.names, one.twice, other.twice) == ([], 2, 4)
-    assert one.names is not other.names
+    assert (instance.names, instance.twice, other.twice) == ([], 2, 4)
+    assert instance.names is not other.names
 
 
 def test_construction_compiles_one_function_for_all_classes_of_one_shape():
@@ -124,7 +124,7 @@ def test_construction_compiles_one_function_for_all_classes_of_one_shape():
 
     @dataclass(frozen=True, slots=True)
     class Alike:
-        one: str
+        label: str
         other: tuple = ()
 
     def note(event, arguments):
@@ -134,18 +134,20 @@ def test_construction_compiles_one_function_for_all_classes_of_one_shape():
     sys.addaudithook(note)
     for _ in range(10):
         fresh(1)
-        alike = Alike(one="a")
+        alike = Alike(label="a")
     compiled, calls = calls, None
 
     assert len(compiled) == 1
-    assert (alike.one, alike.other, fresh(1).second) == ("a", (), "two")
-    with pytest.raises(TypeError, match=r"Alike.__init__\(\) missing 1 required .*'one'"):
+    assert (alike.label, alike.other, fresh(1).second) == ("a", (), "two")
+    with pytest.raises(TypeError, match=r"Alike.__init__\(\) missing 1 required .*'label'"):
         Alike()
 
 
 FIRST_USES = {
     "construction": lambda kind: kind(1).second == "two",
-    "fields": lambda kind: [one.name for one in dataclasses.fields(kind)] == ["first", "second"],
+    "fields": lambda kind: (
+        [instance.name for instance in dataclasses.fields(kind)] == ["first", "second"]
+    ),
     "is_dataclass": dataclasses.is_dataclass,
     "signature": lambda kind: list(inspect.signature(kind).parameters) == ["first", "second"],
     "match_args": lambda kind: kind.__match_args__ == ("first", "second"),
@@ -159,12 +161,12 @@ def test_any_first_use_finds_what_dataclasses_generates(use):
 
 
 def test_a_subclass_has_the_fields_of_its_base_in_order():
-    one = Derived("a", ["t"], 5)
+    instance = Derived("a", ["t"], 5)
 
-    assert [part.name for part in dataclasses.fields(one)] == ["name", "tags", "size", "twice"]
-    assert repr(one) == "Derived(name='a', tags=['t'], size=5)"
-    assert (one.twice, Derived("a").tags) == (10, [])
-    assert not hasattr(one, "__dict__")
+    assert [part.name for part in dataclasses.fields(instance)] == ["name", "tags", "size", "twice"]
+    assert repr(instance) == "Derived(name='a', tags=['t'], size=5)"
+    assert (instance.twice, Derived("a").tags) == (10, [])
+    assert not hasattr(instance, "__dict__")
 
 
 def test_equality_and_hash_are_of_the_compared_fields():
@@ -175,9 +177,9 @@ def test_equality_and_hash_are_of_the_compared_fields():
 
 
 def test_what_is_not_frozen_can_be_set_and_not_hashed():
-    one = Open()
-    one.count = 4
-    assert one == Open(4)
+    instance = Open()
+    instance.count = 4
+    assert instance == Open(4)
     with pytest.raises(TypeError, match="unhashable"):
         hash(Open())
 
@@ -194,19 +196,23 @@ def test_an_ordinary_subclass_of_a_frozen_class_may_have_attributes_of_its_own()
     class Marked(Base):
         pass
 
-    one = Marked("a")
-    one.mark = 3
-    assert one.mark == 3
+    instance = Marked("a")
+    instance.mark = 3
+    assert instance.mark == 3
     with pytest.raises(FrozenInstanceError):
-        one.name = "b"
+        instance.name = "b"
 
 
 def test_copies_and_pickles_come_back():
-    one = Derived("a", ["t"], 5)
-    for copied in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
-        assert (copied, copied.tags, copied.twice) == (one, ["t"], 10)
-    assert dataclasses.replace(one, name="b").name == "b"
-    assert dataclasses.asdict(one) == {"name": "a", "tags": ["t"], "size": 5, "twice": 10}
+    instance = Derived("a", ["t"], 5)
+    for copied in (
+        copy.copy(instance),
+        copy.deepcopy(instance),
+        pickle.loads(pickle.dumps(instance)),
+    ):
+        assert (copied, copied.tags, copied.twice) == (instance, ["t"], 10)
+    assert dataclasses.replace(instance, name="b").name == "b"
+    assert dataclasses.asdict(instance) == {"name": "a", "tags": ["t"], "size": 5, "twice": 10}
 
 
 def test_an_overriding_method_finds_that_of_its_base():
@@ -239,13 +245,13 @@ def test_a_class_without_slots_can_cache_properties_and_be_referred_to_weakly():
             return [2 * self.first]
 
     assert isinstance(vars(Cached)["__init__"], _Deferred)
-    one = Cached(3)
+    instance = Cached(3)
 
-    assert one.twice is one.twice
-    assert weakref.ref(one)() is one
-    assert (one, dataclasses.replace(one, first=4).twice) == (Cached(3), [8])
+    assert instance.twice is instance.twice
+    assert weakref.ref(instance)() is instance
+    assert (instance, dataclasses.replace(instance, first=4).twice) == (Cached(3), [8])
     with pytest.raises(FrozenInstanceError):
-        one.first = 4
+        instance.first = 4
 
 
 def test_a_class_with_class_variables_is_made_at_once():
@@ -255,7 +261,7 @@ def test_a_class_with_class_variables_is_made_at_once():
         count: int = 0
 
     assert Counted.limit == 3
-    assert [one.name for one in dataclasses.fields(Counted)] == ["count"]
+    assert [instance.name for instance in dataclasses.fields(Counted)] == ["count"]
 
 
 def test_parameters_by_keyword_only_stay_so():
@@ -266,18 +272,18 @@ def test_parameters_by_keyword_only_stay_so():
 
 def test_threads_that_use_a_class_first_at_once_find_it_whole():
     for _ in range(20):
-        kind, together, made = _fresh(), Barrier(4), []
+        kind, together, built = _fresh(), Barrier(4), []
 
-        def make(kind=kind, together=together, made=made):
+        def make(kind=kind, together=together, built=built):
             together.wait()
-            made.append(kind(1))
+            built.append(kind(1))
 
         threads = [Thread(target=make) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert made == [kind(1)] * 4
+        assert built == [kind(1)] * 4
 
 
 def test_importing_a_class_does_not_generate_it():
@@ -318,11 +324,11 @@ def test_a_copy_with_changes_generates_no_description_of_the_fields():
 
 
 @pytest.mark.parametrize(
-    "one", [Derived("a", ["b"], 4), Open(3), dataclasses.make_dataclass("M", ["x"])(1)]
+    "instance", [Derived("a", ["b"], 4), Open(3), dataclasses.make_dataclass("M", ["x"])(1)]
 )
-def test_a_copy_with_a_change_is_that_of_dataclasses(one):
-    first = dataclasses.fields(one)[0].name
-    assert replace(one, **{first: "c"}) == dataclasses.replace(one, **{first: "c"})
+def test_a_copy_with_a_change_is_that_of_dataclasses(instance):
+    first = dataclasses.fields(instance)[0].name
+    assert replace(instance, **{first: "c"}) == dataclasses.replace(instance, **{first: "c"})
 
 
 def test_a_field_that_is_no_parameter_cannot_be_changed():
@@ -331,12 +337,12 @@ def test_a_field_that_is_no_parameter_cannot_be_changed():
 
 
 def test_types_of_fields_are_those_of_dataclasses():
-    made = dataclasses.make_dataclass(
+    built = dataclasses.make_dataclass(
         "Made", [("more", "bool", True)], bases=(Derived,), frozen=True
     )
-    for kind in (Base, Derived, Open, made):
-        found = {one.name: one.type for one in dataclasses.fields(kind)}
-        assert list(field_types(kind).items()) == list(found.items())
+    for kind in (Base, Derived, Open, built):
+        types = {instance.name: instance.type for instance in dataclasses.fields(kind)}
+        assert list(field_types(kind).items()) == list(types.items())
     assert field_types(int) == {}
 
 

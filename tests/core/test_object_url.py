@@ -38,7 +38,7 @@ def test_the_text_of_a_url_is_the_url():
 
 
 def test_paths_and_other_urls_are_no_object_urls():
-    assert [is_object_url(one) for one in ("/a", "a:b", "file:///x", "az://c/x")] == [
+    assert [is_object_url(url) for url in ("/a", "a:b", "file:///x", "az://c/x")] == [
         False,
         False,
         False,

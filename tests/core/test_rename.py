@@ -50,7 +50,7 @@ def test_an_empty_directory_a_file_and_a_broken_link_are_not_replaced(tmp_path, 
             rename_noreplace(str(source), str(tmp_path / name))
 
 
-def test_a_missing_source_is_told(tmp_path):
+def test_a_missing_source_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError):
         rename_noreplace(str(tmp_path / "source"), str(tmp_path / "target"))
 

@@ -24,7 +24,7 @@ def test_rows_of_time_add_up_and_the_longest_comes_first():
 
 def test_memory_and_processor_time_of_this_process_are_measured(tmp_path):
     before = measure_process("a")
-    kept = np.ones(8 << 20)
+    array = np.ones(8 << 20)
     with (tmp_path / "file").open("wb") as file:
         file.write(b"x" * (1 << 20))
         os.fsync(file.fileno())
@@ -32,7 +32,7 @@ def test_memory_and_processor_time_of_this_process_are_measured(tmp_path):
     now = measure_process("a")
 
     assert now.node == "a"
-    assert now.resident_bytes - before.resident_bytes > kept.nbytes / 2
+    assert now.resident_bytes - before.resident_bytes > array.nbytes / 2
     assert now.peak_bytes >= now.resident_bytes
     assert now.cpu_s >= before.cpu_s > 0
     assert now.written_bytes >= before.written_bytes
@@ -41,11 +41,11 @@ def test_memory_and_processor_time_of_this_process_are_measured(tmp_path):
 def test_without_proc_the_peak_and_processor_time_are_known_still(monkeypatch):
     monkeypatch.setattr(usage, "_read", lambda _path: b"")
 
-    found = measure_process()
+    measured = measure_process()
 
-    assert (found.resident_bytes, found.read_bytes, found.written_bytes) == (0, 0, 0)
-    assert found.peak_bytes > 1 << 20
-    assert found.cpu_s > 0
+    assert (measured.resident_bytes, measured.read_bytes, measured.written_bytes) == (0, 0, 0)
+    assert measured.peak_bytes > 1 << 20
+    assert measured.cpu_s > 0
 
 
 def test_without_proc_and_getrusage_only_processor_time_is_known(monkeypatch):
@@ -61,17 +61,17 @@ def test_gpu_memory_is_that_of_torch_if_the_job_has_loaded_it(monkeypatch, nvml)
     cuda = SimpleNamespace(
         is_initialized=lambda: True,
         device_count=lambda: 2,
-        memory_reserved=lambda one: (3, 0)[one],
-        max_memory_reserved=lambda one: (5, 0)[one],
+        memory_reserved=lambda device: (3, 0)[device],
+        max_memory_reserved=lambda device: (5, 0)[device],
         utilization=lambda _one: 70,
     )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace() if nvml else None)
 
-    found = measure_process()
+    measured = measure_process()
 
-    assert (found.gpu_bytes, found.gpu_peak_bytes) == (3, 5)
-    assert found.gpu_percent == (70 if nvml else None)
+    assert (measured.gpu_bytes, measured.gpu_peak_bytes) == (3, 5)
+    assert measured.gpu_percent == (70 if nvml else None)
 
 
 def test_a_driver_that_fails_does_not_fail_the_run(monkeypatch):
@@ -86,15 +86,15 @@ def test_gpu_memory_is_asked_of_pynvml_where_there_is_no_torch(monkeypatch):
     nvml = SimpleNamespace(
         nvmlDeviceGetCount=lambda: 2,
         nvmlDeviceGetHandleByIndex=int,
-        nvmlDeviceGetComputeRunningProcesses=lambda one: [mine, others] if one else [others],
+        nvmlDeviceGetComputeRunningProcesses=lambda device: [mine, others] if device else [others],
         nvmlDeviceGetUtilizationRates=lambda _one: SimpleNamespace(gpu=40),
     )
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
 
-    found = measure_process()
+    measured = measure_process()
 
-    assert (found.gpu_bytes, found.gpu_percent) == (9, 40)
+    assert (measured.gpu_bytes, measured.gpu_percent) == (9, 40)
 
 
 def test_measuring_is_due_again_when_its_cost_is_the_share():
@@ -116,10 +116,10 @@ def test_growth_of_memory_is_noticed_while_nothing_else_happens():
     watch = MemoryWatch(grown.set, every_s=0.01)
 
     assert not grown.wait(0.05)
-    kept = np.ones(32 << 20)
+    array = np.ones(32 << 20)
 
     assert grown.wait(20)
-    assert kept.size
+    assert array.size
     watch.close()
 
 

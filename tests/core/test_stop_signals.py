@@ -34,7 +34,7 @@ OTHERS = {
 
 
 def test_each_signal_of_the_system_is_in_one_table():
-    named = {one.name for one in signal.Signals if not one.name.startswith("SIGRT")}
+    named = {member.name for member in signal.Signals if not member.name.startswith("SIGRT")}
     others = set().union(*OTHERS.values())
 
     assert not others & SENDERS.keys()

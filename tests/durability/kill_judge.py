@@ -27,7 +27,7 @@ def lost(reference: str, folder: str, retained: int) -> str:
         words
         for run in sorted(Path(folder).glob("*/*"))
         if (run / "run.json").is_file() and not run.is_symlink()
-        for words in wrong(run, known, kept=retained)
+        for words in wrong(run, known, count_kept=retained)
     ]
     return "; ".join(faults)
 

@@ -77,7 +77,9 @@ class Bench:
         return [f"{fault}: {text}" for text in faults]
 
     def _kept(self, place: Path) -> list[str]:
-        return [text for run in runs_in(place) for text in wrong(run, self.reference, kept=KEPT)]
+        return [
+            text for run in runs_in(place) for text in wrong(run, self.reference, count_kept=KEPT)
+        ]
 
     def _finished(self, place: Path) -> list[str]:
         saved = [run for run in runs_in(place) if acknowledged(run)]

@@ -53,7 +53,7 @@ def test_a_job_whose_time_is_nearly_over_is_put_back_and_goes_on_to_the_end(clus
     (tmp_path / "batch.yaml").write_text(SPEC)
     job = _submitted(cluster, tmp_path, "--slurm", "time=1", "--warn", "10s")
     facts = cluster.wait(job)
-    said = cluster.said(facts)
+    said = cluster.printed_by(facts)
     ended = np.load(tmp_path / "w.npy")
 
     (tmp_path / "whole").mkdir()
@@ -95,7 +95,7 @@ def test_each_element_of_an_array_is_put_back_and_ends_as_an_unbroken_run(cluste
     job = _submitted(cluster, tmp_path, "--slurm", "time=1", "--warn", "10s", "--array", "k=1..3")
     assert job.isdecimal()
     facts = [cluster.wait(f"{job}_{number}") for number in range(3)]
-    said = [cluster.said(one) for one in facts]
+    said = [cluster.printed_by(one) for one in facts]
 
     assert [one["JobState"] for one in facts] == ["COMPLETED"] * 3, said
     assert all(int(one["Restarts"]) >= 1 for one in facts), facts

@@ -104,7 +104,7 @@ def test_a_job_on_three_hosts_ends_with_the_bits_of_one(cluster, tmp_path):
     job = _submitted(cluster, tmp_path, 4)
     facts = cluster.wait(job)
 
-    assert facts["JobState"] == "COMPLETED", cluster.said(facts)
+    assert facts["JobState"] == "COMPLETED", cluster.printed_by(facts)
     assert {*(tmp_path / "seen").read_text().split()} == {"node1", "node2", "node3"}
     _same_as_alone(tmp_path, 4)
 
@@ -123,7 +123,7 @@ def test_a_token_at_home_is_not_used_and_a_job_that_is_put_back_continues(cluste
     (tmp_path / "pause").write_text("0")
     facts = cluster.wait(job)
 
-    said = cluster.said(facts)
+    said = cluster.printed_by(facts)
     assert facts["JobState"] == "COMPLETED", said
     assert "stopped early (signal SIGUSR1)" in said
     assert "continuing from epoch" in said
@@ -143,7 +143,7 @@ def test_a_host_on_which_ray_does_not_start_ends_the_job_at_once(cluster, tmp_pa
     finally:
         nodes["node3"].sh(f"umount {ray}")
 
-    assert facts["JobState"] == "FAILED", cluster.said(facts)
+    assert facts["JobState"] == "FAILED", cluster.printed_by(facts)
 
 
 @pytest.mark.long
@@ -156,6 +156,6 @@ def test_a_signal_before_there_is_a_run_ends_the_job_and_its_cluster(cluster, tm
     cluster.ask("scancel", f"--signal={number}", "--batch", job)
     facts = cluster.wait(job)
 
-    assert (facts["ExitCode"], facts["Restarts"]) == ("75:0", "0"), cluster.said(facts)
-    assert ("nothing was saved" in cluster.said(facts)) == (number == "USR1")
+    assert (facts["ExitCode"], facts["Restarts"]) == ("75:0", "0"), cluster.printed_by(facts)
+    assert ("nothing was saved" in cluster.printed_by(facts)) == (number == "USR1")
     assert [*log.iterdir()] == []

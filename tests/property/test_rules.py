@@ -13,7 +13,7 @@ from jobrun.ops.declarations.reduction import REDUCTION
 from jobrun.ops.declarations.searching import SEARCHING
 from jobrun.ops.declarations.shaping import SHAPING
 from jobrun.ops.declarations.signals import SIGNALS
-from tests.support.sampling import LONG, QUICK, agree, calls, done, said
+from tests.support.sampling import LONG, QUICK, agree, calls, done, predict
 
 FAMILIES = {
     "creation": CREATION, "elementwise": ELEMENTWISE, "linear": LINEAR, "reduction": REDUCTION,
@@ -29,7 +29,7 @@ def test_a_rule_says_what_numpy_does(family, data):
     operator = data.draw(st.sampled_from(ruled))
     arguments, variadic = data.draw(calls(operator))
 
-    inferred = said(operator, arguments, variadic)
+    inferred = predict(operator, arguments, variadic)
 
     assert list(agree(inferred, done(operator, arguments, variadic))) == []
 
@@ -46,6 +46,6 @@ def test_a_rule_says_what_numpy_does(family, data):
 def test_each_rule_says_what_numpy_does(operator, data):
     arguments, variadic = data.draw(calls(operator))
 
-    inferred = said(operator, arguments, variadic)
+    inferred = predict(operator, arguments, variadic)
 
     assert list(agree(inferred, done(operator, arguments, variadic))) == []

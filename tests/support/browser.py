@@ -23,9 +23,9 @@ _TIMEOUT_S = 30.0
 
 def executable() -> str:
     """Find the browser of this machine."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, f"none of {', '.join(NAMES)} is installed"
-    return found
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    assert path, f"none of {', '.join(NAMES)} is installed"
+    return path
 
 
 @contextmanager
@@ -90,11 +90,11 @@ class Tab:
 
     def value(self, expression: str):
         """Evaluate a JavaScript expression; return its value as JSON has it."""
-        found = self.send(
+        answer = self.send(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     def box(self, selector: str) -> tuple[float, float, float, float]:
         """Return left, top, width and height of an element in the window, after scrolling to it."""
@@ -120,8 +120,8 @@ class Tab:
         """Render the whole page as a PNG file."""
         size = self.value("[document.documentElement.scrollWidth, document.body.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
-        found = self.send("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(found["data"]))
+        answer = self.send("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
 
     def send(self, method: str, **params):
         """Send one command of the debugging protocol; return its answer."""
@@ -133,17 +133,18 @@ class Tab:
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         answer: list = []
         self._until(
-            lambda: bool(answer), lambda one: one.get("id") == number and answer.append(one)
+            lambda: bool(answer),
+            lambda message_: message_.get("id") == number and answer.append(message_),
         )
         assert "error" not in answer[0], (method, answer[0])
         return answer[0]["result"]
 
-    def _until(self, done, look=lambda one: None) -> None:
+    def _until(self, done, look=lambda message_: None) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
         while not done():
-            left = deadline - time.monotonic()
-            assert left > 0, "the browser does not answer"
-            if not select.select([self._answers], [], [], left)[0]:
+            remaining_s = deadline - time.monotonic()
+            assert remaining_s > 0, "the browser does not answer"
+            if not select.select([self._answers], [], [], remaining_s)[0]:
                 continue
             got = os.read(self._answers, 1 << 20)
             assert got, "the browser has gone"

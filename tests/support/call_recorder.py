@@ -46,7 +46,7 @@ def read_changes(log: Path, within: int | None = None) -> list[Change]:
     """
     data = log.read_bytes()
     end = len(data) if within is None else within
-    found, at = [], 0
+    changes, at = [], 0
     while at < len(data):
         kind, path, other, _, inode, offset, size = _HEAD.unpack_from(data, at)
         at += _HEAD.size
@@ -58,5 +58,5 @@ def read_changes(log: Path, within: int | None = None) -> list[Change]:
         if at > end:
             break
         names = (parts[0].decode(), parts[1].decode())
-        found.append(Change(_KINDS[kind - 1], inode, *names, offset, parts[2]))
-    return found
+        changes.append(Change(_KINDS[kind - 1], inode, *names, offset, parts[2]))
+    return changes

@@ -16,17 +16,17 @@ JOBRUN = (sys.executable, "-m", "jobrun")
 
 def environment(**changes: str | None) -> dict[str, str]:
     """Return this process's variables without those that steer jobrun; None takes one out."""
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("JOBRUN_") and name not in {"NO_COLOR", "CI", "FORCE_COLOR"}
     }
     for name, value in changes.items():
         if value is None:
-            kept.pop(name, None)
+            variables.pop(name, None)
         else:
-            kept[name] = value
-    return kept
+            variables[name] = value
+    return variables
 
 
 def jobrun(

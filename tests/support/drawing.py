@@ -54,13 +54,13 @@ class Shades:
 Panel = Curves | Bars | Shades
 
 
-def svg(panels: Sequence[Panel], said: str) -> str:
-    """Draw the panels from left to right; ``said`` describes them to who does not see them."""
+def svg(panels: Sequence[Panel], description: str) -> str:
+    """Draw the panels from left to right; ``description`` is the title for screen readers."""
     width = WIDTH * len(panels)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}"'
         f' height="{HEIGHT}" role="img" font-family="sans-serif" font-size="11" fill="#333">',
-        f"<title>{said}</title>",
+        f"<title>{description}</title>",
         f'<rect width="{width}" height="{HEIGHT}" rx="8" fill="#fff" stroke="#ddd"/>',
     ]
     for at, panel in enumerate(panels):
@@ -68,28 +68,32 @@ def svg(panels: Sequence[Panel], said: str) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def differs(one: str, other: str, tolerance: float) -> str:
+def differs(expected: str, actual: str, tolerance: float) -> str:
     """Find where two pictures differ by more than a part of their height; empty if nowhere.
 
     Another processor may round otherwise; what a picture shows must be the same all the same.
     """
-    bare = [_NUMBER.sub("#", _IMAGE.sub("image", text)) for text in (one, other)]
+    bare = [_NUMBER.sub("#", _IMAGE.sub("image", text)) for text in (expected, actual)]
     if bare[0] != bare[1]:
         return "their parts are not the same"
-    bare = [_IMAGE.sub("", text) for text in (one, other)]
+    bare = [_IMAGE.sub("", text) for text in (expected, actual)]
     numbers = [np.array([*map(float, _NUMBER.findall(text))]) for text in bare]
     off = float(np.max(abs(numbers[0] - numbers[1]), initial=0))
     if off > tolerance * HEIGHT:
         return f"a line is {off:.1f} away"
-    for first, second in zip(_shades(one), _shades(other), strict=True):
-        off = float(np.mean(abs(first - second))) if first.shape == second.shape else math.inf
+    for first_shade, second_shade in zip(_shades(expected), _shades(actual), strict=True):
+        off = (
+            float(np.mean(abs(first_shade - second_shade)))
+            if first_shade.shape == second_shade.shape
+            else math.inf
+        )
         if off > tolerance * 255:
             return f"shades are {off:.1f} away"
     return ""
 
 
 def _shades(text: str) -> list[Array]:
-    files = [io.BytesIO(base64.b64decode(found)) for found in _IMAGE.findall(text)]
+    files = [io.BytesIO(base64.b64decode(encoded)) for encoded in _IMAGE.findall(text)]
     return [np.asarray(Image.open(file).convert("L"), np.float64) for file in files]
 
 
@@ -151,8 +155,10 @@ def _label(value: float) -> str:
 
 
 def _scale(values: Sequence[float], logarithmic: bool) -> tuple[float, float, bool]:
-    found = [value for value in values if math.isfinite(value) and (value > 0 or not logarithmic)]
-    low, high = min(found), max(found)
+    drawable = [
+        value for value in values if math.isfinite(value) and (value > 0 or not logarithmic)
+    ]
+    low, high = min(drawable), max(drawable)
     return low, high if high > low else low + 1, logarithmic
 
 

@@ -73,9 +73,9 @@ class Elastic:
     @property
     def newest(self) -> Run:
         """Return the newest run."""
-        found = newest_run(self.folder / "runs", "part")
-        assert found is not None
-        return found
+        run = newest_run(self.folder / "runs", "part")
+        assert run is not None
+        return run
 
     def saved(self, epoch: int, name: str, family: str = "t") -> list[object]:
         """Return a blob of each node of the family that has it, in the order of the nodes."""

@@ -65,19 +65,19 @@ def const(text: str, value: Any) -> Term:
     return Term(text, lambda _: value)
 
 
-def join(form: str, work: Callable[..., Any], *parts: Term) -> Term:
-    """Make a term of ``form`` with the parts' texts in it, and of ``work`` on the parts' values."""
+def join(template: str, work: Callable[..., Any], *parts: Term) -> Term:
+    """Make a term of a template with the parts' texts in it, and of ``work`` on their values."""
     return Term(
-        form.format(*parts),
+        template.format(*parts),
         lambda view: work(*[part.of(view) for part in parts]),
         _union(part.reads for part in parts),
         _union(part.outputs for part in parts),
     )
 
 
-def lazily(form: str, work: Callable[..., Any], *parts: Term) -> Term:
+def lazily(template: str, work: Callable[..., Any], *parts: Term) -> Term:
     """Make a term as ``join``; ``work`` gets the view and the parts, and evaluates what it uses."""
-    whole = join(form, work, *parts)
+    whole = join(template, work, *parts)
     return Term(whole.text, lambda view: work(view, *parts), whole.reads, whole.outputs)
 
 
@@ -88,12 +88,12 @@ def either(condition: Term, then: Term, otherwise: Term) -> Term:
     return lazily("({0} if {1} else {2})", work, then, condition, otherwise)
 
 
-def both(left: Term, right: Term) -> Term:
-    return lazily("({} and {})", lambda view, a, b: a.of(view) and b.of(view), left, right)
+def both(lhs: Term, rhs: Term) -> Term:
+    return lazily("({} and {})", lambda view, a, b: a.of(view) and b.of(view), lhs, rhs)
 
 
-def one_of(left: Term, right: Term) -> Term:
-    return lazily("({} or {})", lambda view, a, b: a.of(view) or b.of(view), left, right)
+def one_of(lhs: Term, rhs: Term) -> Term:
+    return lazily("({} or {})", lambda view, a, b: a.of(view) or b.of(view), lhs, rhs)
 
 
 def draw(text: str, work: Callable[[np.random.Generator], Any]) -> Term:

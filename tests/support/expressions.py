@@ -84,11 +84,11 @@ def work_out(expr: e.Expr, names: Mapping[str, Any], rng: Any = None) -> Any:
             assert expr.operator == "-"
             return -work_out(expr.operand, names, rng)
         case e.Binary():
-            left, right = work_out(expr.left, names, rng), work_out(expr.right, names, rng)
-            return _BINARY[expr.operator](left, right)
+            lhs, rhs = work_out(expr.left, names, rng), work_out(expr.right, names, rng)
+            return _BINARY[expr.operator](lhs, rhs)
         case e.Compare():
-            left, right = work_out(expr.left, names, rng), work_out(expr.rest[0], names, rng)
-            return _BINARY[expr.operators[0]](left, right)
+            lhs, rhs = work_out(expr.left, names, rng), work_out(expr.rest[0], names, rng)
+            return _BINARY[expr.operators[0]](lhs, rhs)
         case e.Sequence():
             items = [work_out(item, names, rng) for item in expr.items]
             return items if expr.kind == "list" else tuple(items)
@@ -125,8 +125,8 @@ class _Grower:
         if self._depth == 0 or self._draw(st.booleans()):
             return self._draw(_LEAVES)
         self._depth -= 1
-        form = self._draw(st.sampled_from(_FORMS))
-        tree = form(self)
+        grow = self._draw(st.sampled_from(_FORMS))
+        tree = grow(self)
         self._depth += 1
         return tree
 
@@ -181,16 +181,16 @@ def faults(read: Any, *args: Any, **kwargs: Any) -> list[tuple[str, int, str, st
     """Return of each fault of a text: code, offset in it (-1 for the whole), message and mend."""
     with pytest.raises(SpecError) as caught:
         read(*args, **kwargs)
-    found = []
+    facts = []
     for fault in caught.value.faults:
         assert fault.path == "epoch/t/steps[0]"
         assert fault.where is not None
         at = fault.where.column - ORIGIN.column if fault.where != ORIGIN else -1
-        found.append((fault.code, at, fault.message, fault.mend))
-    return found
+        facts.append((fault.code, at, fault.message, fault.mend))
+    return facts
 
 
 def fault(read: Any, *args: Any, **kwargs: Any) -> tuple[str, int, str, str]:
     """Return the only fault of a text."""
-    (one,) = faults(read, *args, **kwargs)
-    return one
+    (only,) = faults(read, *args, **kwargs)
+    return only

@@ -71,24 +71,24 @@ class FakeSession:
     ) -> dict[OutputRef, Any]:
         shares = self._divided(group)
         endings = TaskCompletions(shares)
-        made: dict[OutputRef, Any] = {}
+        all_outputs: dict[OutputRef, Any] = {}
         self.messages += len(shares.by_node)
         for task in group.tasks:
-            own: dict[OutputRef, Any] = {
-                OutputRef(task.name, task.node, one.name): 0.5 for one in task.outputs
+            task_outputs: dict[OutputRef, Any] = {
+                OutputRef(task.name, task.node, output.name): 0.5 for output in task.outputs
             }
             if task.name == SAVE_TASK:
                 self._ticket += 1
-                own = {
+                task_outputs = {
                     ref: Ticket(task.node, epoch, self._ticket, 800)
-                    for ref in own
+                    for ref in task_outputs
                     if ref.output == TICKET_OUTPUT
                 }
             elif task.node in shares.awaited_nodes[task.name]:
-                self.messages += 1 + len(endings.mark_ended(task.name, task.node, own))
+                self.messages += 1 + len(endings.mark_ended(task.name, task.node, task_outputs))
             self._emit(TaskEnded(task.name, task.node, epoch, 0.001, False))
-            made |= own
-        return made
+            all_outputs |= task_outputs
+        return all_outputs
 
     def snapshot(self, group: TaskGroup) -> None:
         return None
@@ -132,18 +132,18 @@ class FakeSession:
 
     def _divided(self, group: TaskGroup) -> Any:
         """Partition a group, once for as long as the job has it."""
-        found = self._shares.get(id(group))
-        if found is None or found.group is not group:
-            found = self._shares[id(group)] = partition_group(group)
-            for share in found.by_node.values():
+        shares = self._shares.get(id(group))
+        if shares is None or shares.group is not group:
+            shares = self._shares[id(group)] = partition_group(group)
+            for share in shares.by_node.values():
                 self.message_bytes += len(encode(share, WIRE_TYPES).head)
-        return found
+        return shares
 
 
 MADE: list[FakeSession] = []
 
 
-def made() -> FakeSession:
+def make_session() -> FakeSession:
     """Make a session, also the last of ``MADE``."""
     MADE.append(FakeSession())
     return MADE[-1]
@@ -152,7 +152,7 @@ def made() -> FakeSession:
 @contextmanager
 def fake_nodes() -> Iterator[None]:
     """Register the session ``fake`` while inside."""
-    BUILT_IN["fake"] = f"{__name__}:made"
+    BUILT_IN["fake"] = f"{__name__}:make_session"
     try:
         yield
     finally:

@@ -57,8 +57,8 @@ class Fault:
 
     def __str__(self) -> str:
         which = f"{self.call} #{self.nth}{'+' if self.onwards else ''}"
-        what = os.strerror(self.errno) if self.action == "fail" else self.action
-        return f"{which} {f'on {self.path} ' if self.path else ''}{what}"
+        effect = os.strerror(self.errno) if self.action == "fail" else self.action
+        return f"{which} {f'on {self.path} ' if self.path else ''}{effect}"
 
     @property
     def text(self) -> str:
@@ -172,9 +172,9 @@ def library(name: str = "faults") -> Path:
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"jobrun-{name}-{os.getuid()}-{digest}.so")
     if not path.is_file():
-        beside = path.with_suffix(f".{os.getpid()}")
-        compile_library(source, beside)
-        beside.replace(path)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        compile_library(source, temporary)
+        temporary.replace(path)
     return path
 
 

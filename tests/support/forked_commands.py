@@ -134,10 +134,10 @@ def run_module(
             module, arguments, cwd=cwd, environment=environment, outputs=(out, err),
             timeout_s=timeout_s,
         )  # fmt: skip
-        said, complained = out.read_text(), err.read_text()
+        output, errors = out.read_text(), err.read_text()
     if code is None:
-        raise subprocess.TimeoutExpired([module, *arguments], timeout_s, said, complained)
-    return subprocess.CompletedProcess([module, *arguments], code, said, complained)
+        raise subprocess.TimeoutExpired([module, *arguments], timeout_s, output, errors)
+    return subprocess.CompletedProcess([module, *arguments], code, output, errors)
 
 
 def main(preload: Sequence[str]) -> int:
@@ -158,12 +158,12 @@ def _serve(request: dict) -> int | None:
         _become(request)
     deadline = time.monotonic() + request["timeout_s"]
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return None
-        signal.sigtimedwait({signal.SIGCHLD}, left)
+        signal.sigtimedwait({signal.SIGCHLD}, remaining_s)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -172,9 +172,9 @@ def _become(request: dict) -> None:
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         for number, path in enumerate((os.devnull, *request["outputs"])):
-            given = os.open(path, os.O_RDWR | os.O_APPEND)
-            os.dup2(given, number)
-            os.close(given)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+            os.dup2(descriptor, number)
+            os.close(descriptor)
         os.chdir(request["cwd"])
         hash_seed = os.environ["PYTHONHASHSEED"]
         os.environ.clear()

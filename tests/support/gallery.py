@@ -34,20 +34,20 @@ def drawn(name: str, run: Path) -> str:
 
 def measured(run: Path) -> dict[str, Points]:
     """Return epochs and values of each metric of a run that was not resumed."""
-    found: dict[str, Points] = {}
+    curves: dict[str, Points] = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         event = json.loads(line)
         if event["event"] == "Measured":
-            epochs, values = found.setdefault(event["name"], ([], []))
+            epochs, values = curves.setdefault(event["name"], ([], []))
             epochs.append(event["epoch"])  # type: ignore[attr-defined]
             values.append(float(event["value"]))  # type: ignore[attr-defined]
-    return found
+    return curves
 
 
 def metrics(run: Path, *names: str, logs: str = "") -> Curves:
     """Draw curves of some of the metrics; of all, if none is named."""
-    found = measured(run)
-    chosen = {name: found[name] for name in names or found}
+    all_metrics = measured(run)
+    chosen = {name: all_metrics[name] for name in names or all_metrics}
     if len(chosen) == 1:
         return Curves(next(iter(chosen)), "epoch", {"": next(iter(chosen.values()))}, logs)
     return Curves("metrics", "epoch", chosen, logs)
@@ -65,8 +65,8 @@ def swept(table: str) -> str:
 
 
 def _array(run: Path, file: str, member: str = "") -> np.ndarray:
-    found = np.load(run / "artifacts" / file)
-    return found[member] if member else found
+    loaded = np.load(run / "artifacts" / file)
+    return loaded[member] if member else loaded
 
 
 def _table(run: Path, file: str) -> np.ndarray:

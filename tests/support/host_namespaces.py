@@ -43,8 +43,8 @@ class Host:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         assert self._holder.stdout is not None
-        said = self._holder.stdout.readline()
-        assert said == "ready\n", f"{_NEEDS}; {said}{self._holder.stdout.read()}"
+        line = self._holder.stdout.readline()
+        assert line == "ready\n", f"{_NEEDS}; {line}{self._holder.stdout.read()}"
         children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children")
         self._init = int(children.read_text().split()[0])
 
@@ -79,27 +79,27 @@ def hosts(names: Sequence[str], folder: Path) -> Iterator[Mapping[str, Host]]:
     addresses = {name: f"{_NETWORK}.{number}" for number, name in enumerate(names, 1)}
     # As Debian writes it: the first that a host finds for its own name is an address of loopback.
     common = "".join(f"{address} {name}\n" for name, address in addresses.items())
-    made: dict[str, Host] = {}
+    hosts_by_name: dict[str, Host] = {}
     try:
         for name, address in addresses.items():
-            made[name] = host = Host(name, address)
-            own = table.with_suffix(f".{name}")
-            own.write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n{common}")
-            host.sh(f"mount --bind {shlex.quote(str(own))} /etc/hosts")
-        first = made[names[0]]
+            hosts_by_name[name] = host = Host(name, address)
+            own_table = table.with_suffix(f".{name}")
+            own_table.write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n{common}")
+            host.sh(f"mount --bind {shlex.quote(str(own_table))} /etc/hosts")
+        first = hosts_by_name[names[0]]
         first.sh(
             f"ip link add switch type bridge; ip addr add {first.address}/24 dev switch; "
             "ip link set switch up"
         )
         for name in names[1:]:
-            host = made[name]
+            host = hosts_by_name[name]
             first.sh(f"ip link add to-{name} type veth peer name wire")
             _move(first, "wire", host)
             first.sh(f"ip link set to-{name} master switch up")
             host.sh(f"ip addr add {host.address}/24 dev wire; ip link set wire up")
-        yield made
+        yield hosts_by_name
     finally:
-        for host in made.values():
+        for host in hosts_by_name.values():
             host.end()
 
 

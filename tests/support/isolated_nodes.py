@@ -99,9 +99,9 @@ def start(folder: Path, resume: str = "auto", *, blind: bool = True, **options: 
 
 def run_of(folder: Path) -> Path:
     """Return the newest run's directory."""
-    found = newest_run(folder / "runs", "far")
-    assert found is not None
-    return found.path
+    run = newest_run(folder / "runs", "far")
+    assert run is not None
+    return run.path
 
 
 if __name__ == "__main__":

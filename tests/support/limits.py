@@ -34,7 +34,9 @@ def memory_group(limit_bytes: int) -> Iterator[Path | None]:
 
     A process joins it by writing its number into ``cgroup.procs``.
     """
-    group = next((made for made in (_made(*root, limit_bytes) for root in _ROOTS) if made), None)
+    group = next(
+        (group_ for group_ in (_made(*root, limit_bytes) for root in _ROOTS) if group_), None
+    )
     try:
         yield group
     finally:

@@ -79,8 +79,8 @@ def blocks() -> Iterator[tuple[str, Block]]:
 
 def mark(block: Block, name: str) -> str:
     """Return the value of a mark such as ``file=NAME``; empty if the block has none."""
-    found = (word.partition("=")[2] for word in block.words if word.startswith(f"{name}="))
-    return next(found, "")
+    values = (word.partition("=")[2] for word in block.words if word.startswith(f"{name}="))
+    return next(values, "")
 
 
 def whole_spec(block: Block) -> str:
@@ -91,16 +91,16 @@ def whole_spec(block: Block) -> str:
     depth = {"job": 0, "objects": 6, "steps": 6}.get(part, 2)
     body = "".join(" " * depth + line + "\n" for line in block.text.splitlines())
     text = _AROUND[part].format(body)
-    given = _KEY.findall(text)
-    return text + "".join(f"{key}: {_REST[key]}\n" for key in _REST if key not in given)
+    keys = _KEY.findall(text)
+    return text + "".join(f"{key}: {_REST[key]}\n" for key in _REST if key not in keys)
 
 
 def walk_spec() -> str:
     """Return the first job of the README, of which the pages speak."""
-    return next(one.text for one in iter_blocks(TEXTS["README"]) if "name: walk" in one.text)
+    return next(block.text for block in iter_blocks(TEXTS["README"]) if "name: walk" in block.text)
 
 
-def how(block: Block) -> str:
+def way_to_run(block: Block) -> str:
     """Return how a block of a page is tried out.
 
     Raises:
@@ -127,14 +127,16 @@ def how(block: Block) -> str:
 
 def unused_files(text: str) -> list[str]:
     """Find the files of a page that no other block of it names."""
-    found = [*iter_blocks(text)]
+    all_blocks = [*iter_blocks(text)]
     return [
         name
-        for block in found
+        for block in all_blocks
         # That one pip finds by itself.
         if (name := mark(block, "file")) and name != "pyproject.toml"
         if not any(
-            re.search(rf"\b{Path(name).stem}\b", other.text) for other in found if other != block
+            re.search(rf"\b{Path(name).stem}\b", other.text)
+            for other in all_blocks
+            if other != block
         )
     ]
 
@@ -172,7 +174,7 @@ def _prepare(block: Block, folder: Path, shell: PageShell) -> None:
 def _commands_of(block: Block, folder: Path, services: Services) -> Iterator[Command]:
     """Write the files that a block is, and return the commands that run it."""
     text = services.replace(block.text)
-    match how(block):
+    match way_to_run(block):
         case "file":
             (folder / mark(block, "file")).write_text(text)
         case "commands":
@@ -187,7 +189,7 @@ def _commands_of(block: Block, folder: Path, services: Services) -> Iterator[Com
             (folder / "part.yaml").write_text(whole)
             yield Command("jobrun run part.yaml --resume never --max-epochs 1")
         case "tree":
-            yield from (Command(f"ls -d runs/walk/latest/{one}") for one in names_of_tree(text))
+            yield from (Command(f"ls -d runs/walk/latest/{name}") for name in names_of_tree(text))
 
 
 def names_of_tree(text: str) -> Iterator[str]:

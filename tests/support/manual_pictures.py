@@ -58,12 +58,12 @@ def draw_killed(folder: Path) -> str:
             raise RuntimeError(done.stderr)
         # What is lost is in no file after the resume.
         events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-        ended = [one for one in events if one["event"] == "EpochEnded"]
-        epochs = [one["epoch"] for one in ended]
+        ended = [event for event in events if event["event"] == "EpochEnded"]
+        epochs = [event["epoch"] for event in ended]
         # The title names the colours: at the end of the lines there is no room.
         name = " " * number
         reached[name] = ([*range(computed + 1, computed + 1 + len(epochs))], epochs)
-        far[name] = (epochs, [dict(one["metrics"])["far"] for one in ended])
+        far[name] = (epochs, [dict(event["metrics"])["far"] for event in ended])
         computed += len(epochs)
     return svg(
         [
@@ -78,7 +78,7 @@ def draw_killed(folder: Path) -> str:
 def draw_commit(folder: Path) -> str:
     """Draw how an epoch is committed, with what is left where a run is killed on the way."""
     (folder / "walk.yaml").write_text(walk_spec())
-    lefts = [_epoch_after_kill(folder, place) for place, _, _ in _MOMENTS]
+    lefts = [_epoch_after_kill(folder, failpoint) for failpoint, _, _ in _MOMENTS]
     top, step = 66, 46
     parts = [
         _text(20, 34, "How epoch 12 is committed", "title"),
@@ -88,8 +88,8 @@ def draw_commit(folder: Path) -> str:
     ]
     for number, (_, words, name) in enumerate(_MOMENTS):
         y = top + step * number + 18
-        kept = lefts[number] == _EPOCH
-        kind = "good" if kept else "bad"
+        is_committed = lefts[number] == _EPOCH
+        kind = "good" if is_committed else "bad"
         parts += [
             f'<circle class="{kind}" cx="30" cy="{y}" r="6"/>',
             _text(50, y + 4, words),
@@ -103,21 +103,21 @@ def draw_commit(folder: Path) -> str:
         _text(50, y + 4, "epoch 12 is reported as saved", "title"),
         _text(50, y + 21, "then old epochs are deleted (checkpoint.keep)"),
     ]
-    said = (
+    description = (
         "the moments of a commit from top to bottom; up to the manifest a killed run continues "
         "from epoch 11, from the rename on from epoch 12"
     )
-    return _picture(y + 44, parts, said)
+    return _picture(y + 44, parts, description)
 
 
-def _epoch_after_kill(folder: Path, place: str) -> int:
+def _epoch_after_kill(folder: Path, failpoint: str) -> int:
     """Return the epoch from which a run continues that was killed at a failpoint of epoch 12."""
     # Each epoch is saved, that after init too; no epoch runs beside a save.
     words = ("--set", "checkpoint={every: 1ep, async: false}", "--resume", "never")
-    crash = environment(JOBRUN_CRASHPOINT=f"{place}:{_EPOCH + 1}")
+    crash = environment(JOBRUN_CRASHPOINT=f"{failpoint}:{_EPOCH + 1}")
     killed = jobrun("run", "walk.yaml", *words, cwd=folder, env=crash, started=True)
     if killed.returncode >= 0:
-        raise RuntimeError(f"not killed at {place}: {killed.stderr}")
+        raise RuntimeError(f"not killed at {failpoint}: {killed.stderr}")
     done = jobrun("resume", "--dry-run", "--json", cwd=folder)
     return int(json.loads(done.stdout)["epoch"])
 
@@ -142,12 +142,12 @@ def draw_life(_: Path) -> str:
         _arrow("M520 410H592V120H484"),
         _text(590, 92, "from the newest", "faint end"), _text(590, 109, "saved epoch", "faint end"),
     ]  # fmt: skip
-    said = (
+    description = (
         "a run is started, computes epochs, and ends as finished, stopped, failed or killed; all "
         "but a finished one continue by jobrun resume from the newest saved epoch, unless spec, "
         "code or data are others"
     )
-    return _picture(446, parts, said)
+    return _picture(446, parts, description)
 
 
 def draw_nodes(_: Path) -> str:
@@ -172,15 +172,15 @@ def draw_nodes(_: Path) -> str:
         '<rect class="edge" x="8" y="290" width="584" height="84" rx="6"/>',
         _text(20, 362, "checkpoints/epoch-000012/ : a file of each node, manifest.json", "faint"),
     ]  # fmt: skip
-    said = (
+    description = (
         "three nodes, each with blobs of its own: a pull copies a mean of w to the master and W "
         "back to the trainers, a shared queue carries records; each node writes its own file"
     )
-    return _picture(384, parts, said)
+    return _picture(384, parts, description)
 
 
-def _picture(height: float, parts: Sequence[str], said: str) -> str:
-    light, dark = ("".join(_rules(place)) for place in (0, 1))
+def _picture(height: float, parts: Sequence[str], description: str) -> str:
+    light, dark = ("".join(_rules(scheme)) for scheme in (0, 1))
     style = (
         "text{font:13px sans-serif}.title,.code-title{font-weight:bold}.code{font-family:monospace;"
         "font-size:12px}.middle{text-anchor:middle}.end{text-anchor:end}"
@@ -189,7 +189,7 @@ def _picture(height: float, parts: Sequence[str], said: str) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
         f' height="{height}" role="img">',
-        f"<title>{html.escape(said)}</title>",
+        f"<title>{html.escape(description)}</title>",
         f"<style>{style}</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
         'markerHeight="8" orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>',
@@ -199,9 +199,9 @@ def _picture(height: float, parts: Sequence[str], said: str) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _rules(place: int) -> Iterator[str]:
+def _rules(scheme: int) -> Iterator[str]:
     """Yield the rules of the style sheet for light (0) or dark (1) pages."""
-    colour = {name: pair[place] for name, pair in _COLOURS.items()}
+    colour = {name: pair[scheme] for name, pair in _COLOURS.items()}
     yield f"text{{fill:{colour['words']}}}.faint{{fill:{colour['faint']}}}"
     for kind in ("good", "bad"):
         yield f".{kind}{{fill:{colour[kind]}}}rect.frame-{kind}{{stroke:{colour[kind]}}}"
@@ -223,8 +223,8 @@ def _box(x: float, y: float, width: float, lines: Sequence[str], kind: str = "")
     height = 18 * len(lines) + 18
     yield f'<rect class="frame{frame}" x="{x}" y="{y}" width="{width}" height="{height}" rx="5"/>'
     for number, words in enumerate(lines):
-        own = f"middle {'title' if number == 0 else ''} {'code' if kind == 'code' else ''}"
-        yield _text(x + width / 2, y + 22 + 18 * number, words, " ".join(own.split()))
+        classes = f"middle {'title' if number == 0 else ''} {'code' if kind == 'code' else ''}"
+        yield _text(x + width / 2, y + 22 + 18 * number, words, " ".join(classes.split()))
 
 
 def _arrow(path: str) -> str:

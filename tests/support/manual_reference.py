@@ -55,8 +55,9 @@ def _functions() -> Iterator[str]:
     yield "`jobrun ops NAME` shows one with its parameters.\n"
     yield "| function | what it gives | such as |"
     yield "|---|---|---|"
-    for name, one in list_definitions().items():
-        yield f"| `{_cell(f'{name}{one.signature}')}` | {_cell(one.doc)} | `{_cell(one.example)}` |"
+    for name, function in list_definitions().items():
+        call, example = _cell(f"{name}{function.signature}"), _cell(function.example)
+        yield f"| `{call}` | {_cell(function.doc)} | `{example}` |"
     yield ""
 
 
@@ -83,19 +84,19 @@ def _python() -> Iterator[str]:
     yield "# The Python interface\n"
     yield "[From Python and notebooks](../python.md) shows how it is used.\n"
     for name in jobrun.__all__:
-        one = getattr(jobrun, name)
-        if not callable(one):
+        public = getattr(jobrun, name)
+        if not callable(public):
             continue
-        text = inspect.getdoc(one)
+        text = inspect.getdoc(public)
         yield f"## `jobrun.{name}`\n"
-        yield f"```text\n{_call(name, one)}\n\n{text}\n```\n"
+        yield f"```text\n{_call(name, public)}\n\n{text}\n```\n"
 
 
-def _call(name: str, one: Callable[..., object]) -> str:
+def _call(name: str, public: Callable[..., object]) -> str:
     """Render how a function or class is called: its parameters, with defaults that are short."""
     parts = []
     is_keyword = False
-    for parameter in inspect.signature(one).parameters.values():
+    for parameter in inspect.signature(public).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
             is_keyword = True
             parts.append("*")

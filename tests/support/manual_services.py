@@ -87,7 +87,7 @@ def serve(page: str, folder: Path) -> Iterator[Services]:
         program.write_text(f"#!/bin/bash\n{text}")
         program.chmod(0o755)
     shutil.copytree(ROOT / "specs", folder / "specs", ignore=_what_git_ignores)
-    given = {
+    variables = {
         "PATH": f"{away / 'bin'}:{_BIN}:{os.environ['PATH']}",
         "HOME": str(away / "home"),
         # What a page installs is there for its own commands alone; it needs nothing new.
@@ -97,7 +97,7 @@ def serve(page: str, folder: Path) -> Iterator[Services]:
         "PIP_NO_BUILD_ISOLATION": "0",
         "PYTHONPATH": str(away / "site"),
     }
-    services = Services({**environment(), **given})
+    services = Services({**environment(), **variables})
     with ExitStack() as stack:
         prepare = _PREPARED.get(page)
         if prepare is not None:
@@ -110,9 +110,9 @@ def _what_git_ignores(folder: str, names: Sequence[str]) -> list[str]:
     """Return the names in a folder that are no part of a checkout."""
     has_runs = Path(folder) in {ROOT, ROOT / "specs"}
     return [
-        one
-        for one in names
-        if one.startswith(".") or one == "__pycache__" or (has_runs and one == "runs")
+        name
+        for name in names
+        if name.startswith(".") or name == "__pycache__" or (has_runs and name == "runs")
     ]
 
 
@@ -122,12 +122,14 @@ def _with_checkout(services: Services, folder: Path, _: Path, __: ExitStack) -> 
     # A reader's make is told nothing by the one, and by the CI, that runs these tests.
     ours = {"VENV", "PYTEST_ADDOPTS", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL"}
     pip = {"PYTHONPATH", "PIP_TARGET", "PIP_NO_DEPS", "PIP_NO_BUILD_ISOLATION"}
-    kept = {name: value for name, value in services.variables.items() if name not in ours | pip}
+    variables = {
+        name: value for name, value in services.variables.items() if name not in ours | pip
+    }
     few = '"not long and not benchmark" tests/core/text'
     ready = f"VENV={_BIN.parent} --assume-old={_BIN.parent}/.installed-dev"
     return replace(
         services,
-        variables=kept,
+        variables=variables,
         replaced={"make test ": f"make test {ready} QUICK='{few}' "},
     )
 
@@ -142,10 +144,10 @@ def _with_store(services: Services, _: Path, __: Path, stack: ExitStack) -> Serv
 
 def _with_hosts(services: Services, folder: Path, away: Path, stack: ExitStack) -> Services:
     """Add two hosts, with Ray on both, and Slurm, which runs jobs on the second."""
-    made = stack.enter_context(hosts(("first", "other"), away))
-    cluster = stack.enter_context(slurm(made["first"], [made["other"]]))
+    machines = stack.enter_context(hosts(("first", "other"), away))
+    cluster = stack.enter_context(slurm(machines["first"], [machines["other"]]))
     # The hosts of the page share a home directory.
-    address = _serve_logins(services, away / "home", stack, made["other"])
+    address = _serve_logins(services, away / "home", stack, machines["other"])
     variables = {
         **services.variables,
         **cluster.environment,
@@ -155,9 +157,11 @@ def _with_hosts(services: Services, folder: Path, away: Path, stack: ExitStack) 
     def settle() -> None:
         for job in cluster.ask("squeue", "-h", "-r", "-o", "%i").split():
             facts = cluster.wait(job)
-            assert facts["JobState"] == "COMPLETED", cluster.said(facts)
+            assert facts["JobState"] == "COMPLETED", cluster.printed_by(facts)
 
-    return replace(services, variables=variables, words=made["first"].words("bash"), settle=settle)
+    return replace(
+        services, variables=variables, words=machines["first"].words("bash"), settle=settle
+    )
 
 
 def _with_login(services: Services, _: Path, away: Path, stack: ExitStack) -> Services:
@@ -170,10 +174,10 @@ def _serve_logins(
     services: Services, home: Path, stack: ExitStack, host: Host | None = None
 ) -> str:
     """Serve commands on a host; return the address."""
-    own = [sys.executable, str(_REMOTE_SHELL), "serve"]
+    server = [sys.executable, str(_REMOTE_SHELL), "serve"]
     where = host.address if host else "127.0.0.1"
     variables = [f"{name}={services.variables[name]}" for name in ("PATH", "PYTHONPATH")]
-    words = ["env", "-i", "-C", str(home), f"HOME={home}", *variables, *own, f"{where}:0"]
+    words = ["env", "-i", "-C", str(home), f"HOME={home}", *variables, *server, f"{where}:0"]
     process = subprocess.Popen(
         host.words(*words) if host else words,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
@@ -181,8 +185,8 @@ def _serve_logins(
     stack.callback(process.wait)
     stack.callback(process.kill)
     assert process.stdout is not None
-    with process.stdout as said:
-        return f"{where}:{int(said.readline())}"
+    with process.stdout as output:
+        return f"{where}:{int(output.readline())}"
 
 
 def _with_news(services: Services, _: Path, __: Path, stack: ExitStack) -> Services:
@@ -195,7 +199,7 @@ def _with_news(services: Services, _: Path, __: Path, stack: ExitStack) -> Servi
         posted, sent = news.got
         assert json.loads(posted)["news"] == "finished"
         assert sent.startswith("page/")
-        assert [one["Subject"].split()[-1] for one in mail.got] == ["finished"]
+        assert [message["Subject"].split()[-1] for message in mail.got] == ["finished"]
 
     return replace(services, replaced=replaced, check=check)
 

@@ -134,8 +134,8 @@ class PageShell:
         printed = output.read_text()
         assert code == command.code, f"{command.text}\nends with {code}\n{printed}"
         if command.shown is not None:
-            found = differences(command.shown, printed)
-            assert not found, f"{command.text}\n{found}"
+            difference = differences(command.shown, printed)
+            assert not difference, f"{command.text}\n{difference}"
         return printed
 
     def close(self) -> None:
@@ -164,9 +164,11 @@ class PageShell:
     def _saved(self) -> int:
         """Count the epochs that the runs here have reported as saved, but for the first of each."""
         # Not through ``latest`` too: it moves to a run that has saved nothing yet.
-        runs = [one for one in self._folder.glob("runs/*/*") if not one.is_symlink()]
-        journals = [one / "committed.jsonl" for one in runs if (one / "committed.jsonl").exists()]
-        return sum(max(one.read_bytes().count(b"\n") - 1, 0) for one in journals)
+        runs = [path for path in self._folder.glob("runs/*/*") if not path.is_symlink()]
+        journals = [
+            path / "committed.jsonl" for path in runs if (path / "committed.jsonl").exists()
+        ]
+        return sum(max(path.read_bytes().count(b"\n") - 1, 0) for path in journals)
 
 
 def _kill_when(condition: Callable[[], bool], pid: int) -> None:
@@ -183,16 +185,16 @@ def differences(shown: str, printed: str) -> str:
 
     Lines may be broken elsewhere. ``…`` on the page is any number of lines.
     """
-    wanted, found = (_comparable(text) for text in (shown, printed))
+    wanted, actual = (_comparable(text) for text in (shown, printed))
     for line in _BY_CHANCE:
-        wanted, found = (
-            line.sub(lambda one, other=other: one[0] if one[0].strip() in other else "", text)
-            for text, other in ((wanted, found), (found, wanted))
+        wanted, actual = (
+            line.sub(lambda match, other=other: match[0] if match[0].strip() in other else "", text)
+            for text, other in ((wanted, actual), (actual, wanted))
         )
     pieces = [piece.strip() for piece in wanted.split(_ELLIPSIS)]
-    if re.fullmatch(".*".join(map(re.escape, pieces)), found.strip()):
+    if re.fullmatch(".*".join(map(re.escape, pieces)), actual.strip()):
         return ""
-    return f"the page shows\n{wanted}\nand it prints\n{found}"
+    return f"the page shows\n{wanted}\nand it prints\n{actual}"
 
 
 def _comparable(text: str) -> str:

@@ -42,4 +42,4 @@ def make_runs(run_dir: Path, count: int, jobs: int = 10) -> None:
         content = {"format": FORMAT, **asdict(record)}
         (path / RECORD_NAME).write_text(json.dumps(content, indent=2))
         measured = (Measured("loss", 1 / (number + 1), 10), Measured("accuracy", 0.5, 10))
-        (path / METRICS_NAME).write_text("".join(event_json(one) + "\n" for one in measured))
+        (path / METRICS_NAME).write_text("".join(event_json(event) + "\n" for event in measured))

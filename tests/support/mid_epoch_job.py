@@ -95,8 +95,8 @@ class Stand:
         """Return every blob of every whole epoch, to the bit."""
         return {
             path.parent.name: [
-                (one.name, one.dtype, np.asarray(one.value).tobytes())
-                for one in inspect_state(str(path)).blobs
+                (blob.name, blob.dtype, np.asarray(blob.value).tobytes())
+                for blob in inspect_state(str(path)).blobs
             ]
             for path in sorted((self.run.path / "checkpoints").glob("*/local.h5"))
         }
@@ -112,13 +112,13 @@ class FailingAt:
     """Makes a safe point fail after it was saved, as an error of the disk would."""
 
     def __init__(self, monkeypatch: Any, at: int) -> None:
-        saved, left = MidEpochSaver._saved, [at]
+        saved, remaining = MidEpochSaver._saved, [at]
 
-        def fail(self: Any, *given: Any) -> bool:
-            made = saved(self, *given)
-            left[0] -= 1
-            if left[0] == 0:
+        def fail(self: Any, *arguments: Any) -> bool:
+            result = saved(self, *arguments)
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 raise EnvironmentFaultError.of("E313", "the disk is gone", "bring it back")
-            return made
+            return result
 
         monkeypatch.setattr(MidEpochSaver, "_saved", fail)

@@ -224,9 +224,9 @@ if util.find_spec("torch"):
     def _tensor(rng: random.Random) -> Any:
         import torch  # noqa: PLC0415 - it is optional, and takes a second
 
-        made = torch.tensor(rng.choices(range(9), k=rng.randint(0, 20)))
+        tensor = torch.tensor(rng.choices(range(9), k=rng.randint(0, 20)))
         dtypes = (torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.bool)
-        return made.to(rng.choice(dtypes))
+        return tensor.to(rng.choice(dtypes))
 
     TENSORS: list[Draw] = [_tensor]
 else:

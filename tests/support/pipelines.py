@@ -133,12 +133,12 @@ def run_pipeline(pipeline: Pipeline, folder: Path, grace_s: float = 30.0) -> lis
 
 def within(limit_s: float, work: Callable[[], Any]) -> Any:
     """Return what the work gives; a hang is an error."""
-    found: list[Any] = []
+    results: list[Any] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            found.append(work())
+            results.append(work())
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
 
@@ -149,4 +149,4 @@ def within(limit_s: float, work: Callable[[], Any]) -> Any:
         raise TimeoutError
     if errors:
         raise errors[0]
-    return found[0]
+    return results[0]

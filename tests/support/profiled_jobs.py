@@ -36,9 +36,9 @@ class Metered:
             self.blobs: dict[str, Any] = session.read("local", ("n", "x"))
         finally:
             session.close()
-        self.blocks = [one for one in self.meter.times() if one.owner.group == "epoch"]
+        self.blocks = [block for block in self.meter.times() if block.owner.group == "epoch"]
         self.steps: dict[str, StepTime] = {}
-        for step in (one for block in self.blocks for one in block.steps):
+        for step in (block_step for block in self.blocks for block_step in block.steps):
             before = self.steps.get(step.path)
             self.steps[step.path] = (
                 step
@@ -57,4 +57,4 @@ class Metered:
         return {path.removeprefix("epoch/t/"): step.calls for path, step in self.steps.items()}
 
     def block(self, path: str) -> list[BlockTime]:
-        return [one for one in self.blocks if one.path == path]
+        return [block for block in self.blocks if block.path == path]

@@ -64,14 +64,14 @@ def cluster(**more: Any) -> Iterator[Any]:
 def shared() -> Iterator[Any]:
     """Return a cluster, and actors that all sessions of this process reuse."""
     with cluster() as context:
-        kept = KeptActors()
+        actors = KeptActors()
         before = jobrun.session.ray.session.ActorFactory
-        jobrun.session.ray.session.ActorFactory = lambda: kept  # type: ignore[assignment,misc]
+        jobrun.session.ray.session.ActorFactory = lambda: actors  # type: ignore[assignment,misc]
         try:
             yield context
         finally:
             jobrun.session.ray.session.ActorFactory = before  # type: ignore[misc]
-            kept.end()
+            actors.end()
 
 
 class Machines:
@@ -86,8 +86,8 @@ class Machines:
         )
         self._others = []
         self._blind: list[subprocess.Popen[str]] = []
-        for one in others:
-            self.add(one)
+        for resources in others:
+            self.add(resources)
 
     @property
     def address(self) -> str:
@@ -113,10 +113,10 @@ class Machines:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self._blind.append(begun)
-        said = []
+        printed = []
         while "Ray runtime started" not in (line := begun.stdout.readline()):
-            said.append(line)
-            assert line, "".join(said)
+            printed.append(line)
+            assert line, "".join(printed)
 
     def lose_last(self) -> None:
         """Kill all processes of the machine that came last."""
@@ -124,10 +124,10 @@ class Machines:
 
     def end(self) -> None:
         """Kill all machines."""
-        for one in self._blind:
+        for process in self._blind:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGTERM)
-            one.communicate()
+                os.killpg(process.pid, signal.SIGTERM)
+            process.communicate()
         self._cluster.shutdown()
 
 
@@ -136,19 +136,19 @@ def machines(first: dict[str, float], *others: dict[str, float]) -> Iterator[Mac
     """Start a cluster of several machines, with these resources; no program is connected."""
     with private_token():
         with quiet():
-            made = Machines(first, *others)
+            started = Machines(first, *others)
         try:
-            yield made
+            yield started
         finally:
-            made.end()
+            started.end()
 
 
 @contextlib.contextmanager
 def private_token() -> Iterator[None]:
     """Keep tokens from being read from, or left in, a home directory."""
-    said = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
-    before = {name: os.environ.get(name) for name in said}
-    os.environ.update(said)
+    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     # It has been read when Ray was imported.
     Config.initialize("")
     try:
@@ -177,17 +177,17 @@ class KeptActors(ActorFactory):
         self._free: list[Any] = []
         self._kept: list[Any] = []
 
-    def create(self, place: ResourceRequest) -> Any:
+    def create(self, request: ResourceRequest) -> Any:
         """Return a free actor, if any will do, else create one."""
-        if place == ResourceRequest({}):
-            actor = self._free.pop() if self._free else super().create(place)
+        if request == ResourceRequest({}):
+            actor = self._free.pop() if self._free else super().create(request)
             self._kept.append(actor)
             return actor
-        return super().create(place)
+        return super().create(request)
 
     def dispose(self, actor: Any, is_sound: bool) -> None:
         """Keep the actor for reuse, if possible."""
-        if is_sound and any(actor is one for one in self._kept):
+        if is_sound and any(actor is kept_actor for kept_actor in self._kept):
             self._free.append(actor)
         else:
             super().dispose(actor, is_sound)

@@ -62,18 +62,18 @@ class Desk:
         """Run the group once: return the values of at most so many records; single ones bare."""
         source = self.plan.source(self.bench.frame)
         frame = self.frame(instance)
-        found: list[Any] = []
+        values_of_records: list[Any] = []
         try:
             source.begin(self.bench.frame)
             records = source.connect(frame)
-            while len(found) < most and (record := next(records, None)) is not None:
+            while len(values_of_records) < most and (record := next(records, None)) is not None:
                 number, values = record
-                assert number == len(found)
-                found.append(values[0] if len(values) == 1 else values)
+                assert number == len(values_of_records)
+                values_of_records.append(values[0] if len(values) == 1 else values)
                 between()
         finally:
             source.close()
-        return found
+        return values_of_records
 
     def frame(self, instance: int) -> Frame:
         """Return the frame of an instance."""
@@ -84,4 +84,7 @@ class Desk:
 
 def plain(records: list[Any]) -> list[Any]:
     """Convert records to Python values."""
-    return [one.tolist() if isinstance(one, np.ndarray | np.generic) else one for one in records]
+    return [
+        record.tolist() if isinstance(record, np.ndarray | np.generic) else record
+        for record in records
+    ]

@@ -75,7 +75,7 @@ class _Place(View):
     streams: dict[str, np.random.Generator] = field(default_factory=dict)
 
     def holder(self, name: str) -> Workspace:
-        return next((one for one in self.chain if name in one), self.chain[0])
+        return next((workspace for workspace in self.chain if name in workspace), self.chain[0])
 
     def read(self, name: str) -> Any:
         return self.holder(name)[name]
@@ -102,7 +102,9 @@ class _Place(View):
     def target(self, name: str | None) -> object:
         if name is None:
             return self.blocks[-1][1]
-        return next(block for given, block in reversed(self.blocks) if given == name)
+        return next(
+            block for name_of_block, block in reversed(self.blocks) if name_of_block == name
+        )
 
 
 class Job:
@@ -123,7 +125,7 @@ class Job:
         """Run all groups, with as many epochs as the stop conditions say."""
         self._group("init", 0)
         constants = self._constants()
-        keep = {node: set(one) for node, one in self.workspaces.items()}
+        keep = {node: set(workspace) for node, workspace in self.workspaces.items()}
         self._settle(keep, constants)
         epoch = 0
         while not self._is_over(epoch):
@@ -137,7 +139,7 @@ class Job:
     def _constants(self) -> set[str]:
         tasks = self.spec["init"]["tasks"]
         steps = [step for task in tasks if task.get("rebuild") for step in task["steps"]]
-        return {one.name for step in steps for one in step.targets}
+        return {target.name for step in steps for target in step.targets}
 
     def _settle(self, keep: dict[str, set[str]], constants: set[str]) -> None:
         for node, workspace in self.workspaces.items():
@@ -145,19 +147,25 @@ class Job:
             self.workspaces[node] = settled
         self.outcome.epochs.append(
             {
-                node: {name: _copy(value) for name, value in one.items() if name not in constants}
-                for node, one in self.workspaces.items()
+                node: {
+                    name: _copy(value)
+                    for name, value in workspace_.items()
+                    if name not in constants
+                }
+                for node, workspace_ in self.workspaces.items()
             }
         )
 
     def _is_over(self, epoch: int) -> bool:
-        everything = {name: v for one in self.workspaces.values() for name, v in one.items()}
-        for one in self.spec["stop"]:
-            if "epochs" in one and epoch >= one["epochs"]:
+        everything = {
+            name: v for workspace in self.workspaces.values() for name, v in workspace.items()
+        }
+        for condition in self.spec["stop"]:
+            if "epochs" in condition and epoch >= condition["epochs"]:
                 return True
             # Without an epoch there is nothing to look at.
-            place = _Place(self, (everything,), "", ("", 0, "", "", 0), {})
-            if "when" in one and epoch and bool(one["when"].of(place)):
+            scope = _Place(self, (everything,), "", ("", 0, "", "", 0), {})
+            if "when" in condition and epoch and bool(condition["when"].of(scope)):
                 return True
         return False
 
@@ -173,13 +181,13 @@ class Job:
             words = {"epoch": epoch, "instance": 0, "instances": 1, **self.nodes[node]}
             places[node] = _Place(self, chain, "", (name, epoch, node, "", 0), words)
         setups = {node: list(self._node_setups(name, group, node)) for node in places}
-        for node, place in places.items():
-            _around(setups[node], "init", place)
+        for node, scope in places.items():
+            _around(setups[node], "init", scope)
         for task in group["tasks"]:
             for node in self._nodes_of(task):
                 self._task(task, f"{name}/{task['task']}", places[node], kind)
-        for node, place in places.items():
-            _around(setups[node], "exit", place)
+        for node, scope in places.items():
+            _around(setups[node], "exit", scope)
 
     def _node_setups(
         self, name: str, group: dict[str, Any], node: str
@@ -194,22 +202,22 @@ class Job:
         wanted = task.get("node")
         return [node for node in self.nodes if wanted in (None, node, self.nodes[node]["family"])]
 
-    def _task(self, task: dict[str, Any], path: str, around: _Place, kind: str) -> None:
-        group, epoch, node, _, _ = around.key
+    def _task(self, task: dict[str, Any], path: str, outer: _Place, kind: str) -> None:
+        group, epoch, node, _, _ = outer.key
         count = task.get("instances", 1)
-        chain = ({}, *around.chain) if kind == "private" else around.chain
-        words = {**around.words, "instances": count}
+        chain = ({}, *outer.chain) if kind == "private" else outer.chain
+        words = {**outer.words, "instances": count}
         key = (group, epoch, node, task["task"], 0)
-        place = _Place(self, chain, path, key, words)
+        scope = _Place(self, chain, path, key, words)
         setup = task.get("setup", {})
-        own = [(f"{path}/setup.task", setup["task"])] if "task" in setup else []
+        task_setups = [(f"{path}/setup.task", setup["task"])] if "task" in setup else []
         inner = [(f"{path}/setup.instance", setup["instance"])] if "instance" in setup else []
-        _around(own, "init", place)
-        frames = [place]
+        _around(task_setups, "init", scope)
+        frames = [scope]
         if count > 1:
             frames = [
                 replace(
-                    place,
+                    scope,
                     chain=({}, *chain),
                     key=(*key[:4], number),
                     streams={},
@@ -226,7 +234,7 @@ class Job:
                     record = {name: _copy(frame.read(name)) for name in names}
                     self.queues[node, queue].append(record)
             _around(inner, "exit", frame)
-        _around(own, "exit", place)
+        _around(task_setups, "exit", scope)
         for written in task.get("outputs", ()):
             for name, value in written.items():
                 taken = [_landed(value.of(frame)) for frame in frames]
@@ -258,25 +266,25 @@ def run_reference(spec: dict[str, Any]) -> Outcome:
 
 
 def _nodes(written: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    found = {}
+    nodes = {}
     for family, node in written.items():
         count = node.get("count")
         for index in range(count or 1):
             name = family if count is None else f"{family}_{index}"
-            found[name] = {"family": family, "node.index": index, "node.count": count or 1}
-    return found
+            nodes[name] = {"family": family, "node.index": index, "node.count": count or 1}
+    return nodes
 
 
-def _around(setups: list[tuple[str, dict[str, Any]]], part: str, place: _Place) -> None:
+def _around(setups: list[tuple[str, dict[str, Any]]], part: str, scope: _Place) -> None:
     for path, setup in setups if part == "init" else reversed(setups):
         block = f"{path}.{part}"
-        _block(setup.get(part, []), block, *replace(place, stream=block).inside(None))
+        _block(setup.get(part, []), block, *replace(scope, stream=block).inside(None))
 
 
-def _block(steps: list[Any], prefix: str, place: _Place, block: object) -> bool:
+def _block(steps: list[Any], prefix: str, scope: _Place, block: object) -> bool:
     """Run the steps of a block; return whether a stop left it."""
     try:
-        _steps(steps, prefix, place)
+        _steps(steps, prefix, scope)
     except _Stop as stop:
         if stop.block is not block:
             raise
@@ -284,108 +292,108 @@ def _block(steps: list[Any], prefix: str, place: _Place, block: object) -> bool:
     return False
 
 
-def _steps(steps: list[Any], prefix: str, place: _Place) -> None:
+def _steps(steps: list[Any], prefix: str, scope: _Place) -> None:
     for index, step in enumerate(steps):
         path = f"{prefix}[{index}]"
         if isinstance(step, Statement):
-            _statement(step, place)
+            _statement(step, scope)
         elif step == "stop":
-            raise _Stop(place.target(None))
+            raise _Stop(scope.target(None))
         else:
-            _step(step, path, place)
+            _step(step, path, scope)
 
 
-def _step(step: dict[str, Any], path: str, place: _Place) -> None:  # noqa: C901 - one case per form
+def _step(step: dict[str, Any], path: str, scope: _Place) -> None:  # noqa: C901 - one case per form
     match step:
         case {"loop": _} | {"while": _}:
-            _repeat(step, path, place)
+            _repeat(step, path, scope)
         case {"if": condition, "then": then}:
             ways = [(condition, then, path)]
             ways += [
-                (one["if"], one["then"], f"{path}.elif[{index}]")
-                for index, one in enumerate(step.get("elif", ()))
+                (branch["if"], branch["then"], f"{path}.elif[{index}]")
+                for index, branch in enumerate(step.get("elif", ()))
             ]
             for held, steps, way in ways:
-                if held.of(place):
-                    _steps(steps, f"{way}.then", place)
+                if held.of(scope):
+                    _steps(steps, f"{way}.then", scope)
                     return
-            _steps(step.get("else", []), f"{path}.else", place)
+            _steps(step.get("else", []), f"{path}.else", scope)
         case {"stop_if": condition}:
-            if condition.of(place):
-                raise _Stop(place.target(step.get("stop")))
+            if condition.of(scope):
+                raise _Stop(scope.target(step.get("stop")))
         case {"stop": name}:
-            raise _Stop(place.target(name))
+            raise _Stop(scope.target(name))
         case {"guard": flag, "steps": steps}:
-            inner, block = place.inside(step.get("name", flag))
+            inner, block = scope.inside(step.get("name", flag))
             try:
                 stopped = _block(steps, f"{path}.steps", inner, block)
             except _Stop:
                 # A stop of a block further out has left this one too.
-                place.holder(flag)[flag] = True
+                scope.holder(flag)[flag] = True
                 raise
-            place.holder(flag)[flag] = stopped
+            scope.holder(flag)[flag] = stopped
         case {"parallel": branches}:
             for index, branch in enumerate(branches):
-                inner, block = replace(place, stream=f"{path}[{index}]").inside(None)
+                inner, block = replace(scope, stream=f"{path}[{index}]").inside(None)
                 _block(branch, f"{path}[{index}].steps", inner, block)
         case {"net": name}:
-            _net(step, name, path, place)
-        case {"op": name, "in": given, "out": out}:
-            made = _OPERATORS[name](*(one.of(place) for one in given))
-            place.holder(out)[out] = _landed(made)
-        case {"call": target, "with": given}:
+            _net(step, name, path, scope)
+        case {"op": name, "in": inputs, "out": out}:
+            result = _OPERATORS[name](*(blob.of(scope) for blob in inputs))
+            scope.holder(out)[out] = _landed(result)
+        case {"call": target, "with": inputs}:
             module, _, function = target.partition(":")
-            arguments = {one: value.of(place) for one, value in given.items()}
+            arguments = {key: value.of(scope) for key, value in inputs.items()}
             result = getattr(import_module(module), function)(**arguments)
             if "out" in step:
-                place.holder(step["out"])[step["out"]] = _landed(result)
+                scope.holder(step["out"])[step["out"]] = _landed(result)
         case {"save": files}:
             for name, file in files.items():
-                place.job.outcome.saved[file] = _copy(place.read(name))
+                scope.job.outcome.saved[file] = _copy(scope.read(name))
         case {"log": _} | {"metric": _} | {"assert": _}:
             pass
         case _:
             raise AssertionError(step)
 
 
-def _repeat(step: dict[str, Any], path: str, place: _Place) -> None:
-    inner, block = place.inside(step.get("name"))
+def _repeat(step: dict[str, Any], path: str, scope: _Place) -> None:
+    inner, block = scope.inside(step.get("name"))
 
     def passes() -> Iterator[_Place]:
         number = 0
-        while _goes_on(step, number, place):
-            words = {**place.words, "iter": number, step.get("as", "iter"): number}
+        while _goes_on(step, number, scope):
+            words = {**scope.words, "iter": number, step.get("as", "iter"): number}
             yield replace(inner, words=words)
             number += 1
 
-    for one in passes():
-        if _block(step["steps"], f"{path}.steps", one, block):
+    for pass_scope in passes():
+        if _block(step["steps"], f"{path}.steps", pass_scope, block):
             break
 
 
-def _goes_on(step: dict[str, Any], number: int, place: _Place) -> bool:
+def _goes_on(step: dict[str, Any], number: int, scope: _Place) -> bool:
     if "while" in step:
-        return bool(step["while"].of(place))
-    return step["loop"] == "forever" or number < step["loop"].of(place)
+        return bool(step["while"].of(scope))
+    return step["loop"] == "forever" or number < step["loop"].of(scope)
 
 
-def _net(step: dict[str, Any], name: str, path: str, place: _Place) -> None:
-    net = place.job.spec["nets"][name]
+def _net(step: dict[str, Any], name: str, path: str, scope: _Place) -> None:
+    net = scope.job.spec["nets"][name]
     prefix = f"{path}.{name}"
     if isinstance(net, list):
-        _steps(net, prefix, place)
+        _steps(net, prefix, scope)
         return
-    own = {given: _landed(value.of(place)) for given, value in step["in"].items()}
-    _steps(net["steps"], prefix, replace(place, chain=(own,)))
+    inputs = {name_: _landed(value.of(scope)) for name_, value in step["in"].items()}
+    _steps(net["steps"], prefix, replace(scope, chain=(inputs,)))
     for result, blob in step["out"].items():
-        place.holder(blob)[blob] = _copy(own[result])
+        scope.holder(blob)[blob] = _copy(inputs[result])
 
 
-def _statement(statement: Statement, place: _Place) -> None:
+def _statement(statement: Statement, scope: _Place) -> None:
     match statement:
         case Assign(targets, values):
-            found = [value.of(place) for value in values]
-            parts = found if len(found) == len(targets) else list(found[0])
+            made_values = [value.of(scope) for value in values]
+            parts = made_values if len(made_values) == len(targets) else list(made_values[0])
             # All are made before the first is bound.
             parts = [
                 _landed(part) if target.index is None else part
@@ -393,38 +401,38 @@ def _statement(statement: Statement, place: _Place) -> None:
             ]
             for target, part in zip(targets, parts, strict=True):
                 if target.index is None:
-                    place.holder(target.name)[target.name] = part
+                    scope.holder(target.name)[target.name] = part
                 else:
-                    place.read(target.name)[target.index.of(place)] = part
+                    scope.read(target.name)[target.index.of(scope)] = part
         case Augment(target, operator, value):
-            _augment(target, IN_PLACE[operator], value, place)
+            _augment(target, IN_PLACE[operator], value, scope)
         case Change():
-            _change(statement, place)
+            _change(statement, scope)
         case Delete(name):
-            del place.holder(name)[name]
+            del scope.holder(name)[name]
 
 
-def _augment(target: Any, change: Any, value: Term, place: _Place) -> None:
-    workspace, name = place.holder(target.name), target.name
+def _augment(target: Any, change: Any, value: Term, scope: _Place) -> None:
+    workspace, name = scope.holder(target.name), target.name
     if target.index is None:
-        workspace[name] = change(workspace[name], value.of(place))
+        workspace[name] = change(workspace[name], value.of(scope))
         return
-    index = target.index.of(place)
-    workspace[name][index] = change(workspace[name][index], value.of(place))
+    index = target.index.of(scope)
+    workspace[name][index] = change(workspace[name][index], value.of(scope))
 
 
-def _change(step: Change, place: _Place) -> None:
-    held = place.read(step.target)
-    given = [one.of(place) for one in step.arguments]
+def _change(step: Change, scope: _Place) -> None:
+    held = scope.read(step.target)
+    arguments = [argument.of(scope) for argument in step.arguments]
     match step.function:
         case "count_up":
             held.value += 1
         case "atomic_add":
-            held.value += int(given[0])
+            held.value += int(arguments[0])
         case "add_at":
-            np.add.at(held, *given)
+            np.add.at(held, *arguments)
         case "multiply_at":
-            np.multiply.at(held, *given)
+            np.multiply.at(held, *arguments)
         case _:
             raise AssertionError(step.function)
 

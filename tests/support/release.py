@@ -124,29 +124,29 @@ def _faults_of_sdist(sdist: Path) -> Iterator[str]:
 def pythons() -> dict[str, str]:
     """Find the interpreters of ``PYTHONS`` on this machine, by version."""
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    found = {}
+    interpreters = {}
     for version in PYTHONS:
         places = [shutil.which(f"python{version}")]
         places += [str(path) for path in sorted(home.glob(f"{version}.*/bin/python"))]
-        for place in filter(None, places):
+        for interpreter in filter(None, places):
             asked = subprocess.run(
-                [place, "--version"], capture_output=True, text=True, check=False
+                [interpreter, "--version"], capture_output=True, text=True, check=False
             )
             if asked.returncode == 0 and f" {version}." in asked.stdout:
-                found[version] = place
+                interpreters[version] = interpreter
                 break
-    return found
+    return interpreters
 
 
 def lowest() -> list[str]:
     """Return the lowest allowed versions as constraints: ``h5py==3.11``."""
-    found = []
+    constraints = []
     for text in PROJECT["dependencies"]:
         match = re.match(r"([\w-]+)>=([\w.]+)", text)
         if match is None:
             raise ReleaseError(f"'{text}' has no lowest version")
-        found.append(f"{match[1]}=={match[2]}")
-    return found
+        constraints.append(f"{match[1]}=={match[2]}")
+    return constraints
 
 
 def try_out(python: str, wheel: Path, folder: Path, extras: str = "", low: bool = False) -> None:
@@ -190,7 +190,7 @@ def resolve_large(python: str, wheel: Path, folder: Path) -> list[str]:
     report = folder / "report.json"
     words = ["install", "--dry-run", "--quiet", "--only-binary", ":all:", "--report", str(report)]
     _run([*pip, *words, target], folder)
-    return [one["metadata"]["name"] for one in json.loads(report.read_text())["install"]]
+    return [package["metadata"]["name"] for package in json.loads(report.read_text())["install"]]
 
 
 def try_tool(tool: str, python: str, wheel: Path, folder: Path) -> None:
@@ -216,24 +216,24 @@ def try_tool(tool: str, python: str, wheel: Path, folder: Path) -> None:
         "UV_TOOL_DIR": "tools", "UV_TOOL_BIN_DIR": "commands", "UV_CACHE_DIR": "cache",
         "PIPX_HOME": "tools", "PIPX_BIN_DIR": "commands", "PIPX_MAN_DIR": "man",
     }  # fmt: skip
-    settings = {name: str(folder / place) for name, place in places.items()}
+    settings = {name: str(folder / folder_name) for name, folder_name in places.items()}
     _run([str(folder / "bin" / tool), *words], folder, more=settings)
-    (own,) = (folder / "tools").glob("**/bin/jobrun")
+    (program,) = (folder / "tools").glob("**/bin/jobrun")
     command = folder / "commands" / "jobrun"
     if not command.exists():
         raise ReleaseError(f"{tool} has put no jobrun into {command.parent}")
     _run([str(command), "new", "solver"], folder)
     _run([str(command), "run", "solver.yaml"], folder)
-    _run([str(own.with_name("python")), "-c", "import jobrun"], folder)
+    _run([str(program.with_name("python")), "-c", "import jobrun"], folder)
 
 
 def _use(python: str, folder: Path) -> None:
     """Run one round of the commands, in a folder where nothing of the project is."""
     shutil.copy(_SPEC, folder / "smoke.yaml")
     jobrun = [python, "-m", "jobrun"]
-    said = _run([str(folder / "bin" / "jobrun"), "--version"], folder)
-    if said.strip() != f"jobrun {__version__}":
-        raise ReleaseError(f"--version says {said!r}")
+    version = _run([str(folder / "bin" / "jobrun"), "--version"], folder)
+    if version.strip() != f"jobrun {__version__}":
+        raise ReleaseError(f"--version says {version!r}")
     _run([python, "-c", "import jobrun; jobrun.prepare('smoke.yaml')"], folder)
     if _run([*jobrun, "schema"], folder) != (ROOT / "schemas" / "job.schema.json").read_text():
         raise ReleaseError("the schema differs from schemas/job.schema.json")
@@ -250,13 +250,15 @@ def _use(python: str, folder: Path) -> None:
 def _run(
     words: Sequence[str], folder: Path, code: int = 0, *, more: Mapping[str, str] | None = None
 ) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")
+    }
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
-        kept.pop(name, None)
+        variables.pop(name, None)
     done = subprocess.run(
         words,
         cwd=folder,
-        env=kept | dict(more or {}),
+        env=variables | dict(more or {}),
         capture_output=True,
         text=True,
         check=False,
@@ -275,14 +277,17 @@ def main() -> int:
         built = build(folder)
         wrong = faults_of(built)
         print(_line("wheel and sdist", "; ".join(wrong)))
-        found = pythons()
-        checks = {f"Python {version}": (place, "", False) for version, place in found.items()}
-        oldest, place = next(iter(found.items()))
+        interpreters = pythons()
+        checks = {
+            f"Python {version}": (interpreter, "", False)
+            for version, interpreter in interpreters.items()
+        }
+        oldest, interpreter = next(iter(interpreters.items()))
         extras = ",".join(sorted(PROJECT["optional-dependencies"].keys() - _LARGE))
         # Not a round of its own: extras add, and change nothing of the rest.
         del checks[f"Python {oldest}"]
-        checks[f"Python {oldest}, small extras"] = place, extras, False
-        checks[f"Python {oldest}, lowest versions"] = place, "", True
+        checks[f"Python {oldest}, small extras"] = interpreter, extras, False
+        checks[f"Python {oldest}, lowest versions"] = interpreter, "", True
 
         tools = {f"{tool} install": tool for tool in ("uv", "pipx")}
 
@@ -290,10 +295,10 @@ def main() -> int:
             into = folder / re.sub(r"\W+", "-", name)
             try:
                 if name in tools:
-                    try_tool(tools[name], found[oldest], built.wheel, into)
+                    try_tool(tools[name], interpreters[oldest], built.wheel, into)
                 else:
-                    place, extras, low = checks[name]
-                    try_out(place, built.wheel, into, extras, low)
+                    interpreter, extras, low = checks[name]
+                    try_out(interpreter, built.wheel, into, extras, low)
             except ReleaseError as error:
                 return str(error)
             return ""
@@ -304,7 +309,7 @@ def main() -> int:
                 print(_line(name, fault), flush=True)
                 wrong += [fault] if fault else []
     for version in PYTHONS:
-        if version not in found:
+        if version not in interpreters:
             print(_line(f"Python {version}", "not on this machine, so not tried"))
     print(CHECKLIST.format(version=__version__))
     return 1 if wrong else 0

@@ -119,7 +119,7 @@ class WalkJob:
     def state(self, epoch: int) -> dict[str, object]:
         """Return every blob of an epoch, by node and name, as kind, dtype, shape and bits."""
         manifest = self.store.manifest(epoch)
-        found = {}
+        state = {}
         for file in manifest.files:
             names = {"a": ("w", "k", "loss"), "b": ("v",)}[file.node]
             values = read_state(
@@ -130,8 +130,8 @@ class WalkJob:
                 digest=file.digest,
                 names=names,
             )
-            found |= {f"{file.node}.{name}": bits(value) for name, value in values.items()}
-        return found
+            state |= {f"{file.node}.{name}": bits(value) for name, value in values.items()}
+        return state
 
     def artifacts(self) -> dict[str, bytes]:
         folder = self.run.path / "artifacts"
@@ -164,11 +164,11 @@ def bits(value) -> tuple[object, ...]:
 
 def main(folder: str, resume: str, epoch: str = "") -> int:
     """Run with a policy, or resume from an epoch."""
-    place = WalkJob.__new__(WalkJob)
-    place.folder, place.events = Path(folder), []
-    place.run_dir, place.spec = Path(folder, "runs"), Path(folder, "walk.yaml")
+    job = WalkJob.__new__(WalkJob)
+    job.folder, job.events = Path(folder), []
+    job.run_dir, job.spec = Path(folder, "runs"), Path(folder, "walk.yaml")
     try:
-        result = place.resume(epoch=int(epoch)) if epoch else place.policy(resume)
+        result = job.resume(epoch=int(epoch)) if epoch else job.policy(resume)
     except JobrunError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -10,18 +10,21 @@ from tests.support.expressions import run_line
 from tests.support.sampling import agree, known_of
 
 
-def told(line: str) -> tuple[Any, list[str]]:
+def check_rule(line: str) -> tuple[Any, list[str]]:
     """Return what the rule says of the last call of a line, and what is wrong with that."""
     name = line.rpartition("; ")[2].partition("(")[0]
     result, args, kwargs = run_line(line)
     signature = OPERATORS[name].parameters
-    given = dict(zip(signature.positional, args, strict=False)) | kwargs
-    known = {key: known_of(value) for key, value in given.items()}
-    rest = tuple(map(known_of, args[len(signature.positional) :]))
-    found = OPERATORS[name].rule(Arguments(known, rest))
-    return found, [*agree(found, result), *([] if _says(found) else ["nothing is said"])]
+    by_name = dict(zip(signature.positional, args, strict=False)) | kwargs
+    known = {key: known_of(value) for key, value in by_name.items()}
+    unnamed = tuple(map(known_of, args[len(signature.positional) :]))
+    predicted = OPERATORS[name].rule(Arguments(known, unnamed))
+    return predicted, [
+        *agree(predicted, result),
+        *([] if _says(predicted) else ["nothing is said"]),
+    ]
 
 
-def _says(found: Any) -> bool:
-    parts = found if isinstance(found, tuple) else (found,)
-    return any(isinstance(one, Known) and one.shape is not None for one in parts)
+def _says(predicted: Any) -> bool:
+    parts = predicted if isinstance(predicted, tuple) else (predicted,)
+    return any(isinstance(part, Known) and part.shape is not None for part in parts)

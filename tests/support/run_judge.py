@@ -38,8 +38,8 @@ def reference_of(run: Path) -> Reference:
 
 def artifacts(run: Path) -> dict[str, bytes]:
     """Return the files of a run's artifacts, without those being written."""
-    found = sorted((run / "artifacts").glob("[!.]*"))
-    return {path.name: path.read_bytes() for path in found}
+    paths = sorted((run / "artifacts").glob("[!.]*"))
+    return {path.name: path.read_bytes() for path in paths}
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -52,34 +52,34 @@ def runs_in(folder: Path) -> list[Path]:
 def acknowledged(run: Path) -> list[int]:
     """Return the epochs that whole lines of ``committed.jsonl`` acknowledge."""
     path = run / "committed.jsonl"
-    told: list[int] = []
+    epochs_: list[int] = []
     for line in path.read_bytes().split(b"\n")[:-1] if path.is_file() else []:
         entry = json.loads(line)
         crc = entry.pop("crc32")
         assert crc == f"{zlib.crc32(json.dumps(entry, sort_keys=True).encode()):08x}"
         if entry["kind"] == "rewind":
-            told = [epoch for epoch in told if epoch <= entry["epoch"]]
+            epochs_ = [epoch for epoch in epochs_ if epoch <= entry["epoch"]]
         elif not entry.get("records"):
-            told.append(entry["epoch"])
-    return told
+            epochs_.append(entry["epoch"])
+    return epochs_
 
 
-def wrong(run: Path, reference: Reference, *, kept: int) -> list[str]:
+def wrong(run: Path, reference: Reference, *, count_kept: int) -> list[str]:
     """Return what is not as promised in a run that may still continue; empty if nothing.
 
     Args:
         run: The run's directory.
         reference: The undisturbed one.
-        kept: How many of the newest epochs the spec keeps.
+        count_kept: How many of the newest epochs the spec keeps.
     """
-    found = epochs(run)
-    told = acknowledged(run)
+    present = epochs(run)
+    acknowledged_ = acknowledged(run)
     faults = [
         f"epoch {epoch} was acknowledged and is gone"
-        for epoch in told[-kept:]
-        if epoch not in found
+        for epoch in acknowledged_[-count_kept:]
+        if epoch not in present
     ]
-    for number, path in found.items():
+    for number, path in present.items():
         if not (path / "manifest.json").is_file():
             faults.append(f"epoch {number} has no manifest")
         elif blobs(path) != reference.epochs[number]:

@@ -69,9 +69,9 @@ class S3Server:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
 
 
 # Of a request: its method and its path. What happens to it: "" nothing; a number: that is the
@@ -112,17 +112,17 @@ class TroubledWay:
     def handle(self, asked: BaseHTTPRequestHandler, server: S3Server) -> None:
         length = int(asked.headers.get("Content-Length") or 0)
         data = asked.rfile.read(length)
-        what = self.trouble(asked.command, asked.path)
+        trouble = self.trouble(asked.command, asked.path)
         self.seen.append((asked.command, asked.path))
-        if what.isdecimal():
-            asked.send_response(int(what))
+        if trouble.isdecimal():
+            asked.send_response(int(trouble))
             asked.send_header("Content-Length", "0")
             asked.end_headers()
             return
-        if what == "flip" and data:
+        if trouble == "flip" and data:
             data = bytes([data[0] ^ 1]) + data[1:]
         status, headers, body = self._passed_on(asked, server, data)
-        if what == "lose":
+        if trouble == "lose":
             asked.close_connection = True
             return
         asked.send_response(status)

@@ -60,7 +60,7 @@ _BY_KIND: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "axis": _AXES,
     "shape": st.one_of(_SMALL, st.lists(_SMALL, max_size=3).map(tuple)),
-    "dtype": st.sampled_from([getattr(np, "bool_" if one == "bool" else one) for one in DTYPES]),
+    "dtype": st.sampled_from([getattr(np, "bool_" if name == "bool" else name) for name in DTYPES]),
     "text": st.sampled_from(("full", "valid", "same", "left", "stable")),
     "word": st.sampled_from(("full", "valid", "same", "left", "ortho", "linear", "constant")),
     "counter": st.just(0).map(Counter),
@@ -70,7 +70,7 @@ _BY_KIND: dict[str, st.SearchStrategy[Any]] = {
 @st.composite
 def calls(draw: st.DrawFn, operator: OpDef) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Draw arguments by parameter, most of them of the kind that it takes."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     signature = operator.parameters
     for name in (*signature.positional, *signature.named):
         if name not in signature.required and draw(st.integers(0, 2)):
@@ -78,9 +78,9 @@ def calls(draw: st.DrawFn, operator: OpDef) -> tuple[dict[str, Any], tuple[Any, 
         wanted = kind(operator.name, name)
         if draw(st.integers(0, 9)) == 0:
             wanted = draw(st.sampled_from(("array", "int", "text", "arrays")))
-        given[name] = draw(_BY_KIND[wanted])
-    rest = tuple(draw(st.lists(arrays(), max_size=2))) if signature.variadic else ()
-    return given, rest
+        arguments[name] = draw(_BY_KIND[wanted])
+    unnamed = tuple(draw(st.lists(arrays(), max_size=2))) if signature.variadic else ()
+    return arguments, unnamed
 
 
 def known_of(value: Any) -> Known:
@@ -94,71 +94,76 @@ def known_of(value: Any) -> Known:
     return Known(COUNTER, ()) if isinstance(value, Counter) else scalar(value)
 
 
-def said(operator: OpDef, given: dict[str, Any], rest: tuple[Any, ...]) -> Any:
+def predict(operator: OpDef, arguments: dict[str, Any], unnamed: tuple[Any, ...]) -> Any:
     """Return what the rule says: a value's form, None where it is unclear, or the misfit."""
-    known = {name: known_of(value) for name, value in given.items()}
-    for name, one in known.items():
-        if (wrong := wrong_kind(operator.name, name, one)) is not None:
+    known = {name: known_of(value) for name, value in arguments.items()}
+    for name, known_argument in known.items():
+        if (wrong := wrong_kind(operator.name, name, known_argument)) is not None:
             return wrong
     if operator.rule is None:
         return None
     try:
-        return operator.rule(Arguments(known, tuple(map(known_of, rest))))
+        return operator.rule(Arguments(known, tuple(map(known_of, unnamed))))
     except MisfitError as error:
         return error
     except UnclearError:
         return None
 
 
-def done(operator: OpDef, given: dict[str, Any], rest: tuple[Any, ...]) -> Any:
+def done(operator: OpDef, arguments: dict[str, Any], unnamed: tuple[Any, ...]) -> Any:
     """Return what numpy makes of it, or the exception that it raises."""
     function = implementation(operator.name)
     positional = list(operator.parameters.positional)
-    while positional and positional[-1] not in given:
+    while positional and positional[-1] not in arguments:
         positional.pop()
-    by_position = list(itertools.takewhile(lambda name: name in given, positional))
-    named = {name: value for name, value in given.items() if name not in by_position}
+    by_position = list(itertools.takewhile(lambda name: name in arguments, positional))
+    named = {name: value for name, value in arguments.items() if name not in by_position}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            return function(*(given[name] for name in by_position), *rest, **named)
+            return function(*(arguments[name] for name in by_position), *unnamed, **named)
         except Exception as error:  # noqa: BLE001 - what it raises is the answer
             return error
 
 
-def agree(found: Any, value: Any) -> Iterator[str]:
+def agree(predicted: Any, value: Any) -> Iterator[str]:
     """Return what is wrong with what was said of a value."""
-    if isinstance(found, MisfitError) or not isinstance(found, Known | tuple):
-        if found is not None and not isinstance(value, Exception):
-            yield f"said {found}, and numpy gives {value!r}"
+    if isinstance(predicted, MisfitError) or not isinstance(predicted, Known | tuple):
+        if predicted is not None and not isinstance(value, Exception):
+            yield f"said {predicted}, and numpy gives {value!r}"
         return
-    if isinstance(value, Exception) or found is None:
+    if isinstance(value, Exception) or predicted is None:
         return
-    if isinstance(found, tuple):
-        if len(found) != len(value):
-            yield f"said {len(found)} values, and there are {len(value)}"
+    if isinstance(predicted, tuple):
+        if len(predicted) != len(value):
+            yield f"said {len(predicted)} values, and there are {len(value)}"
             return
-        for one, part in zip(found, value, strict=True):
-            yield from agree(one, part)
+        for predicted_part, part in zip(predicted, value, strict=True):
+            yield from agree(predicted_part, part)
         return
-    yield from _same(found, value)
+    yield from _same(predicted, value)
 
 
-def _same(found: Known, value: Any) -> Iterator[str]:
+def _same(predicted: Known, value: Any) -> Iterator[str]:
     actual = known_of(value)
     if isinstance(value, list | tuple):
         actual = as_array(actual)
-    if found.items is not None:
+    if predicted.items is not None:
         return
-    if found.dtype not in (None, actual.dtype):
-        yield f"said {found.dtype}, and it is {actual.dtype}"
-    if found.shape is not None and actual.shape is not None:
-        alike = len(found.shape) == len(actual.shape) and all(
-            one in (None, two) for one, two in zip(found.shape, actual.shape, strict=True)
+    if predicted.dtype not in (None, actual.dtype):
+        yield f"said {predicted.dtype}, and it is {actual.dtype}"
+    if predicted.shape is not None and actual.shape is not None:
+        alike = len(predicted.shape) == len(actual.shape) and all(
+            predicted_length in (None, length)
+            for predicted_length, length in zip(predicted.shape, actual.shape, strict=True)
         )
         if not alike:
-            yield f"said {found.shape}, and it is {actual.shape}"
-    if found.weak and not actual.weak and actual.dtype is not None:
+            yield f"said {predicted.shape}, and it is {actual.shape}"
+    if predicted.weak and not actual.weak and actual.dtype is not None:
         yield f"said a Python number, and it is {type(value)}"
-    if found.value is not None and not isinstance(value, np.ndarray) and found.value != value:
-        yield f"said {found.value!r}, and it is {value!r}"
+    if (
+        predicted.value is not None
+        and not isinstance(value, np.ndarray)
+        and predicted.value != value
+    ):
+        yield f"said {predicted.value!r}, and it is {value!r}"

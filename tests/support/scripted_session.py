@@ -30,10 +30,10 @@ class ScriptedSession:
         self.calls.append(f"{group.name} {epoch}")
         self.seen[group.name] = dict(outputs)
         act = self.script.get(group.name)
-        made = act(self.blobs, epoch) if act else None
+        outputs_ = act(self.blobs, epoch) if act else None
         if self.cancelled:
             raise GroupCancelledError
-        return made or {}
+        return outputs_ or {}
 
     def snapshot(self, group: TaskGroup) -> object:
         self.calls.append("snapshot")

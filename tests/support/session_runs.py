@@ -73,20 +73,20 @@ def same_in(session: str, spec: Path, folder: Path, *sets: str) -> None:
     same(here, there)
 
 
-def same(one: Path, other: Path) -> None:
+def same(first: Path, second: Path) -> None:
     """Require that two runs saved the same epochs with the same bits, and measured the same."""
-    expected, found = epochs(one), epochs(other)
-    assert found.keys() == expected.keys()
+    expected, actual = epochs(first), epochs(second)
+    assert actual.keys() == expected.keys()
     for number in expected:
-        assert blobs(found[number]) == blobs(expected[number]), f"epoch {number}"
-        kept, wanted = progress(found[number]), progress(expected[number])
+        assert blobs(actual[number]) == blobs(expected[number]), f"epoch {number}"
+        actual_progress, expected_progress = progress(actual[number]), progress(expected[number])
         # Libraries that other tests have imported are in this process, and not in those of nodes.
-        kept.pop("settings", None)
-        wanted.pop("settings", None)
-        assert kept == wanted, f"epoch {number}"
-    for path in sorted((one / "artifacts").glob("*")):
-        assert (other / "artifacts" / path.name).read_bytes() == path.read_bytes(), path.name
-    assert measured(other) == measured(one)
+        actual_progress.pop("settings", None)
+        expected_progress.pop("settings", None)
+        assert actual_progress == expected_progress, f"epoch {number}"
+    for path in sorted((first / "artifacts").glob("*")):
+        assert (second / "artifacts" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert measured(second) == measured(first)
 
 
 def measured(run_: Path) -> list[tuple[object, ...]]:
@@ -94,9 +94,9 @@ def measured(run_: Path) -> list[tuple[object, ...]]:
     path = run_ / "metrics.jsonl"
     lines = map(json.loads, path.read_text().splitlines() if path.exists() else [])
     return sorted(
-        (one["epoch"], one["name"], one["node"], one["task"], one["value"])
-        for one in lines
-        if one["event"] == "Measured"
+        (event["epoch"], event["name"], event["node"], event["task"], event["value"])
+        for event in lines
+        if event["event"] == "Measured"
     )
 
 
@@ -118,13 +118,13 @@ def started(spec: Path, folder: Path, *more: str) -> Iterator[subprocess.Popen[s
 
 def of_run(folder: Path) -> dict[int, Path]:
     """Return the saved epochs of the one run below a folder, or nothing before the first."""
-    found = list(folder.glob("*/2*/checkpoints"))
-    return epochs(found[0].parent) if found else {}
+    folders = list(folder.glob("*/2*/checkpoints"))
+    return epochs(folders[0].parent) if folders else {}
 
 
 def nodes_under(pid: int) -> dict[str, int]:
     """Return the process ids of the nodes that a command started, by the names of the nodes."""
-    found, parents = {}, {}
+    pids, parents = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
@@ -132,16 +132,16 @@ def nodes_under(pid: int) -> dict[str, int]:
                 stat = (entry / "stat").read_bytes().rpartition(b") ")[2].split()
                 parents[int(entry.name)] = int(stat[1])
                 if b"jobrun.session.processes.worker" in words and stat[0] != b"Z":
-                    found[words[-2].decode()] = int(entry.name)
+                    pids[words[-2].decode()] = int(entry.name)
 
-    def is_below(one: int) -> bool:
-        while one > 1:
-            one = parents.get(one, 0)
-            if one == pid:
+    def is_below(ancestor: int) -> bool:
+        while ancestor > 1:
+            ancestor = parents.get(ancestor, 0)
+            if ancestor == pid:
                 return True
         return False
 
-    return {node: one for node, one in found.items() if is_below(one)}
+    return {node: child for node, child in pids.items() if is_below(child)}
 
 
 def kill_node(pid: int, node: str) -> int:

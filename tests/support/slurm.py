@@ -92,7 +92,7 @@ class Slurm:
         words = self.ask("scontrol", "-o", "show", "job", job).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def said(self, facts: Mapping[str, str]) -> str:
+    def printed_by(self, facts: Mapping[str, str]) -> str:
         """Return what a job has printed."""
         log = Path(facts.get("StdOut", "/nowhere"))
         return log.read_text() if log.exists() else ""
@@ -107,7 +107,7 @@ class Slurm:
         """
         end = time.monotonic() + _LONGEST_S
         while not condition(facts := self.facts(job)):
-            assert time.monotonic() < end, (facts, self.said(facts))
+            assert time.monotonic() < end, (facts, self.printed_by(facts))
             if facts.get("Reason") == "BeginTime" and _is_held_back(facts["StartTime"]):
                 self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+2")
             time.sleep(0.2)
@@ -127,7 +127,7 @@ def slurm(front: Host | None = None, nodes: Sequence[Host] = ()) -> Iterator[Slu
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         _configure(folder, front, nodes)
-        found = Slurm(folder, front)
+        cluster = Slurm(folder, front)
         conf = f"{folder}/slurm.conf"
         slurmd = {host.name: host for host in nodes} or {"node1": None}
         for command, host in (
@@ -149,12 +149,12 @@ def slurm(front: Host | None = None, nodes: Sequence[Host] = ()) -> Iterator[Slu
                 for name, host in slurmd.items()
             ),
         ):
-            stack.callback(_end, _started(command, folder, found, host))
+            stack.callback(_end, _started(command, folder, cluster, host))
             if command[0] == "munged":
                 _wait((folder / "munge.sock").exists, "munged")
         idle = ["idle"] * len(slurmd)
-        _wait(lambda: found.ask("sinfo", "-hN", "-o", "%T").split() == idle, "a node of Slurm")
-        yield found
+        _wait(lambda: cluster.ask("sinfo", "-hN", "-o", "%T").split() == idle, "a node of Slurm")
+        yield cluster
 
 
 def _is_held_back(begins: str) -> bool:
@@ -170,17 +170,17 @@ def _configure(folder: Path, front: Host | None, nodes: Sequence[Host]) -> None:
     key.write_bytes(secrets.token_bytes(1024))
     # Others of the machine reach the socket, which lies in here.
     folder.chmod(0o755)
-    own = socket.gethostname().partition(".")[0]
+    own_host = socket.gethostname().partition(".")[0]
     text = _CONFIGURATION.format(
-        control=f"{front.name}({front.address})" if front else f"{own}(127.0.0.1)",
+        control=f"{front.name}({front.address})" if front else f"{own_host}(127.0.0.1)",
         user=getpass.getuser(),
         folder=folder,
         ports=_ports(),
         nodes="\n".join(
             f"NodeName={name} NodeAddr={address} NodeHostname={host} CPUs={count} State=UNKNOWN"
             for name, address, host, count in (
-                [(one.name, one.address, one.name, 1) for one in nodes]
-                or [("node1", "127.0.0.1", own, 2)]
+                [(node.name, node.address, node.name, 1) for node in nodes]
+                or [("node1", "127.0.0.1", own_host, 2)]
             )
         ),
     )
@@ -189,24 +189,24 @@ def _configure(folder: Path, front: Host | None, nodes: Sequence[Host]) -> None:
 
 def _ports() -> list[int]:
     """Return two free ports above those that the kernel gives to connections of others."""
-    found: list[int] = []
-    while len(found) < 2:
+    ports: list[int] = []
+    while len(ports) < 2:
         port = secrets.choice(range(61000, 65000))
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("", port))
-            found.append(port)
-    return found
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            ports.append(port)
+    return ports
 
 
 def _started(
-    command: list[str], folder: Path, found: Slurm, host: Host | None
+    command: list[str], folder: Path, cluster: Slurm, host: Host | None
 ) -> subprocess.Popen[bytes]:
     program = shutil.which(command[0]) or f"/usr/sbin/{command[0]}"
     words = [program, *command[1:]]
     with (folder / f"{command[0]}-{command[-1]}.log".replace("/", "_")).open("wb") as log:
         return subprocess.Popen(
             host.words(*words) if host else words,
-            env={**os.environ, **found.environment},
+            env={**os.environ, **cluster.environment},
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
@@ -223,8 +223,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def _wait(condition: Callable[[], bool], subject: str) -> None:
     end = time.monotonic() + 100
     while not condition():
-        assert time.monotonic() < end, f"{what} does not begin"
+        assert time.monotonic() < end, f"{subject} does not begin"
         time.sleep(0.1)

@@ -72,16 +72,16 @@ class Bench:
         fields: str | None = None,
     ) -> Block:
         """Compile some steps, for records if ``fields``; ``shared=None`` makes all names shared."""
-        made = steps(*parts)
-        found = collect_usage(made)
-        kept = frozenset(found.used if shared is None else shared.split())
+        built = steps(*parts)
+        usage = collect_usage(built)
+        shared_names = frozenset(usage.used if shared is None else shared.split())
         names = BlockNames(
-            dict(scopes or {}), kept, frozenset(found.used), frozenset(found.changed)
+            dict(scopes or {}), shared_names, frozenset(usage.used), frozenset(usage.changed)
         )
         records = None
         if fields is not None:
             records = RecordAccess(tuple(fields.split()), (), StepLocation("e/t/read", NOWHERE))
-        return compile_block(made, "e/t", names, Actions(names), records=records)
+        return compile_block(built, "e/t", names, Actions(names), records=records)
 
     def do(self, *parts: str | Step, **more: Any) -> Blobs:
         """Run steps and return the task's blobs."""
@@ -105,7 +105,7 @@ class GivenRecords:
     """
 
     def __init__(self, *records: tuple[Any, ...]) -> None:
-        self.left = list(enumerate(records))
+        self.remaining = list(enumerate(records))
         self.begun = self.closed = 0
 
     def begin(self, frame: Frame) -> None:
@@ -114,8 +114,8 @@ class GivenRecords:
 
     def connect(self, frame: Frame) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """Give one after the other."""
-        while self.left:
-            yield self.left.pop(0)
+        while self.remaining:
+            yield self.remaining.pop(0)
 
     def close(self) -> None:
         """Count."""

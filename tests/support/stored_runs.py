@@ -26,45 +26,52 @@ class Stored:
 
 def epochs(run: Path, root: Path | None = None) -> dict[int, Path]:
     """Return the whole epochs that exist, by number; ``root``: their folder, if not in the run."""
-    found = {
+    paths = {
         int(path.name.removeprefix("epoch-")): path
         for path in (root or run / "checkpoints").glob("epoch-*")
         # Saved within an epoch: "epoch-000002.records-000012".
         if path.is_dir() and path.name.removeprefix("epoch-").isdigit()
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(paths.items()))
 
 
 def blobs(epoch: Path) -> dict[str, Stored]:
     """Return everything that an epoch stores, by ``node:/blobs/name``."""
-    found: dict[str, Stored] = {}
+    stored: dict[str, Stored] = {}
     for path in sorted(epoch.glob("*.h5")):
         with h5py.File(path, "r") as file:
 
-            def visit(name: str, thing: h5py.Dataset | h5py.Group, node: str = path.stem) -> None:
-                if isinstance(thing, h5py.Dataset):
-                    value = np.asarray(thing[()])
+            def visit(
+                name: str, node_or_dataset: h5py.Dataset | h5py.Group, node: str = path.stem
+            ) -> None:
+                if isinstance(node_or_dataset, h5py.Dataset):
+                    value = np.asarray(node_or_dataset[()])
                     content = value.tobytes()
                     if _DIRECTORY in content[:1024]:
                         # When its files were written is another time in each run.
                         content = re.sub(rb"mtime=-?\d+\.\d{9}", b"mtime", content)
-                    said = sorted((key, repr(value)) for key, value in thing.attrs.items())
-                    found[f"{node}:/blobs/{name}"] = Stored(
-                        str(thing.dtype), thing.shape, content, tuple(said)
+                    attributes = sorted(
+                        (key, repr(value)) for key, value in node_or_dataset.attrs.items()
+                    )
+                    stored[f"{node}:/blobs/{name}"] = Stored(
+                        str(node_or_dataset.dtype),
+                        node_or_dataset.shape,
+                        content,
+                        tuple(attributes),
                     )
 
             file["blobs"].visititems(visit)
-    assert found, f"no blobs in {epoch}"
-    return found
+    assert stored, f"no blobs in {epoch}"
+    return stored
 
 
 def progress(epoch: Path) -> dict[str, object]:
     """Return what the manifest keeps of the runner's own state, without the times."""
     manifest = json.loads((epoch / "manifest.json").read_text())
-    kept = dict(manifest["runner"])
+    state = dict(manifest["runner"])
     for name in ("elapsed_s", "epoch_s"):
-        kept.pop(name, None)
-    return kept
+        state.pop(name, None)
+    return state
 
 
 def only_run(run_dir: Path) -> Path:

@@ -38,7 +38,7 @@ def each_case(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[..
     The arguments are those of ``pytest.mark.parametrize``. Fixtures are made once for all cases,
     so a case may leave nothing behind that another one reads.
     """
-    parameters = [one.strip() for one in names.split(",")] if isinstance(names, str) else [*names]
+    parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     table = [_values(case, len(parameters)) for case in cases]
 
     def decorate(test: Callable[..., object]) -> Callable[..., None]:
@@ -50,8 +50,10 @@ def each_case(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[..
             )
 
         signature = inspect.signature(test)
-        left = [one for name, one in signature.parameters.items() if name not in parameters]
-        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        fixtures_ = [
+            parameter for name, parameter in signature.parameters.items() if name not in parameters
+        ]
+        run.__signature__ = signature.replace(parameters=fixtures_)  # type: ignore[attr-defined]
         return run
 
     return decorate

@@ -10,13 +10,13 @@ _LIMIT_S = 100.0
 
 
 def wait_until(
-    condition: Callable[[], object], what: str = "the condition", limit_s: float = _LIMIT_S
+    condition: Callable[[], object], description: str = "the condition", limit_s: float = _LIMIT_S
 ) -> None:
     """Wait until a condition holds, asking every few milliseconds.
 
     Args:
         condition: Called without arguments until its result is true.
-        what: What is waited for, for the message.
+        description: What is waited for, for the message.
         limit_s: Seconds after which the test fails.
 
     Raises:
@@ -24,5 +24,5 @@ def wait_until(
     """
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {limit_s:g} s"
+        assert time.monotonic() < deadline, f"no {description} within {limit_s:g} s"
         time.sleep(0.003)

@@ -65,13 +65,13 @@ def count_work(act: Callable[[], object]) -> Work:
         counter.stop_counting()
         threading.settrace(before)  # type: ignore[arg-type]
         sys.settrace(before)
-    work, one = Work(), _Line()
-    slot = counter.next_line(ctypes.c_size_t(0), ctypes.byref(one))
+    work, entry = Work(), _Line()
+    slot = counter.next_line(ctypes.c_size_t(0), ctypes.byref(entry))
     while slot:
-        line = (one.code.co_filename, one.line)
-        work.runs[line] += one.runs
-        work.bytes[line] += one.bytes
-        slot = counter.next_line(ctypes.c_size_t(slot), ctypes.byref(one))
+        line = (entry.code.co_filename, entry.line)
+        work.runs[line] += entry.runs
+        work.bytes[line] += entry.bytes
+        slot = counter.next_line(ctypes.c_size_t(slot), ctypes.byref(entry))
     return work
 
 
@@ -86,23 +86,23 @@ def growing_lines(make: Callable[[int], Callable[[], object]], count: int) -> li
         count: How many items.
     """
     make(3)()  # what is imported and cached on the way is no work of the items
-    found = _growing_lines(make, count)
-    again = _growing_lines(make, count) if found else {}
-    return [text for line, text in found.items() if line in again]
+    grown = _growing_lines(make, count)
+    again = _growing_lines(make, count) if grown else {}
+    return [text for line, text in grown.items() if line in again]
 
 
 def _growing_lines(
     make: Callable[[int], Callable[[], object]], count: int
 ) -> dict[tuple[str, int], str]:
     small, large = count_work(make(count)), count_work(make(2 * count))
-    found = {}
+    grown = {}
     for line in sorted(large.runs.keys() | large.bytes.keys()):
         if _LEFT_OUT.search(line[0]):
             continue
         runs, more_runs = small.runs[line], large.runs[line]
         taken, more_taken = small.bytes[line], large.bytes[line]
         if more_runs > MOST_RUNS * runs + _FEW_RUNS * count:
-            found[line] = f"{line[0]}:{line[1]} runs {runs} → {more_runs} times"
+            grown[line] = f"{line[0]}:{line[1]} runs {runs} → {more_runs} times"
         elif more_taken > MOST_BYTES * taken + _FEW_BYTES * count:
-            found[line] = f"{line[0]}:{line[1]} allocates {taken} → {more_taken} bytes"
-    return found
+            grown[line] = f"{line[0]}:{line[1]} allocates {taken} → {more_taken} bytes"
+    return grown

@@ -27,21 +27,21 @@ from tests.support.sample_runs import make_run
 
 
 def test_runs_of_one_spec_do_not_differ(tmp_path):
-    found = compare_runs(make_run(tmp_path), make_run(tmp_path))
+    difference = compare_runs(make_run(tmp_path), make_run(tmp_path))
 
-    assert (found.spec, found.code, found.environment) == ((), (), ())
-    assert found.state_is_equal
-    assert found.epochs == (4, 4)
-    assert found.metrics == (("x", 0.5, 0.5),)
+    assert (difference.spec, difference.code, difference.environment) == ((), (), ())
+    assert difference.state_is_equal
+    assert difference.epochs == (4, 4)
+    assert difference.metrics == (("x", 0.5, 0.5),)
 
 
 def test_specs_states_and_metrics_of_others_do(tmp_path):
-    found = compare_runs(make_run(tmp_path), make_run(tmp_path, "other", limit=3.0))
+    difference = compare_runs(make_run(tmp_path), make_run(tmp_path, "other", limit=3.0))
 
-    assert {change.field for change in found.spec} >= {"name"}
-    assert not found.state_is_equal
-    assert found.epochs == (4, 1)
-    assert found.metrics == (("x", 0.5, 4.0),)
+    assert {change.field for change in difference.spec} >= {"name"}
+    assert not difference.state_is_equal
+    assert difference.epochs == (4, 1)
+    assert difference.metrics == (("x", 0.5, 4.0),)
 
 
 def test_named_epochs_are_compared(tmp_path):
@@ -65,7 +65,7 @@ def test_a_run_is_compared_with_its_spec_as_it_is_now(tmp_path):
     assert "x / 3" in change.after
 
 
-def test_each_blob_of_either_is_told(tmp_path):
+def test_each_blob_of_either_is_compared(tmp_path):
     first, second = (inspect(f"{make_run(tmp_path).path}@{epoch}", tmp_path) for epoch in (1, 2))
 
     (blob,) = compare_states(first, second)
@@ -74,7 +74,7 @@ def test_each_blob_of_either_is_told(tmp_path):
     assert blob.apart.largest == 2.0
 
 
-def test_a_blob_that_one_side_lacks_is_told_in_words(tmp_path):
+def test_a_blob_that_one_side_lacks_is_described(tmp_path):
     path = make_run(tmp_path).path
     whole, empty = inspect(str(path), tmp_path), inspect(str(path), tmp_path)
     object.__setattr__(empty, "files", ())
@@ -89,17 +89,17 @@ def stored(folder, name, **values):
     return find_stored_epoch(str(path), Path("runs"))
 
 
-def found(first, second):
+def differences(first, second):
     return {blob.name: blob for blob in compare_stored(first, second)}
 
 
-def test_each_kind_of_difference_is_told(tmp_path):
+def test_each_kind_of_difference_is_reported(tmp_path):
     first = stored(tmp_path, "a", same=np.arange(3), w=np.zeros(4), d=np.zeros(2), s=1.0, gone=1)
     second = stored(
         tmp_path, "b", same=np.arange(3), w=np.full(4, 0.5), d=np.zeros(2, "f4"), s=1, new="x"
     )
 
-    by_name = found(first, second)
+    by_name = differences(first, second)
 
     assert by_name["same"].apart.equal
     assert (by_name["w"].apart.count, by_name["w"].apart.largest) == (4, 0.5)
@@ -132,23 +132,23 @@ def test_damage_is_an_error_not_a_difference(tmp_path):
     path.write_bytes(data)
 
     with pytest.raises(CheckpointError, match="E303"):
-        found(first, find_stored_epoch(str(path), Path("runs")))
+        differences(first, find_stored_epoch(str(path), Path("runs")))
 
 
 def test_the_same_bits_are_equal():
     assert compare_values(np.array([1.0, math.nan]), np.array([1.0, math.nan])).equal
 
 
-def test_floats_are_told_by_count_distance_ulps_and_norm():
+def test_floats_are_compared_by_count_distance_ulps_and_norm():
     first = np.array([3.0, 4.0, 0.0])
     second = first.copy()
     second[1] = np.nextafter(np.nextafter(4.0, 5.0), 5.0)
 
-    found = compare_values(first, second)
+    difference = compare_values(first, second)
 
-    assert (found.count, found.size, found.ulps) == (1, 3, 2)
-    assert found.largest == second[1] - 4.0
-    assert found.relative == (second[1] - 4.0) / 5.0
+    assert (difference.count, difference.size, difference.ulps) == (1, 3, 2)
+    assert difference.largest == second[1] - 4.0
+    assert difference.relative == (second[1] - 4.0) / 5.0
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -160,27 +160,32 @@ def test_ulps_are_counted_across_zero(dtype):
 
 
 def test_both_zeros_differ_by_one_place_and_by_nothing():
-    found = compare_values(np.array(0.0), np.array(-0.0))
+    difference = compare_values(np.array(0.0), np.array(-0.0))
 
-    assert (found.equal, found.count, found.ulps, found.largest) == (False, 1, 1, 0.0)
+    assert (difference.equal, difference.count, difference.ulps, difference.largest) == (
+        False,
+        1,
+        1,
+        0.0,
+    )
 
 
 def test_integers_at_both_ends_of_their_range_are_as_far_apart_as_they_are():
-    found = compare_values(np.array([-(2**63)]), np.array([2**63 - 1]))
+    difference = compare_values(np.array([-(2**63)]), np.array([2**63 - 1]))
 
-    assert found.largest == 2**64 - 1
+    assert difference.largest == 2**64 - 1
 
 
 def test_complex_numbers_and_bools_are_compared_too():
-    found = compare_values(np.array([1 + 1j]), np.array([1 + 2j]))
-    assert (found.largest, found.count) == (1.0, 1)
+    difference = compare_values(np.array([1 + 1j]), np.array([1 + 2j]))
+    assert (difference.largest, difference.count) == (1.0, 1)
     assert compare_values(np.array([True, False]), np.array([True, True])).largest == 1
 
 
 def test_values_that_are_not_finite_count_but_have_no_distance():
-    found = compare_values(np.array([math.nan, 1.0]), np.array([0.0, 1.5]))
+    difference = compare_values(np.array([math.nan, 1.0]), np.array([0.0, 1.5]))
 
-    assert (found.count, found.largest, found.relative) == (2, 0.5, None)
+    assert (difference.count, difference.largest, difference.relative) == (2, 0.5, None)
     assert compare_values(np.array([math.inf]), np.array([0.0])).largest is None
 
 
@@ -195,11 +200,11 @@ def test_values_that_are_not_finite_count_but_have_no_distance():
         (np.array(["a"]), np.array(["b"]), "other values"),
     ],
 )
-def test_what_is_no_number_is_told_in_words(first, second, words):
-    found = compare_values(first, second)
+def test_values_that_are_no_numbers_are_described(first, second, words):
+    difference = compare_values(first, second)
 
-    assert not found.equal
-    assert found.words == words
+    assert not difference.equal
+    assert difference.words == words
 
 
 def test_python_numbers_and_counters_have_distances():
@@ -215,21 +220,26 @@ DTYPES = st.sampled_from(["f2", "f4", "f8", ">f4", "i1", "u2", "i8", "u8", "c8",
 def test_the_count_is_that_of_elements_with_other_bits(pair):
     first, second = pair
 
-    found = compare_values(first, second)
+    difference = compare_values(first, second)
 
     expected = sum(a.tobytes() != b.tobytes() for a, b in zip(first, second, strict=True))
-    assert found.count == expected
-    assert found.equal == (expected == 0)
-    assert found.largest is None or found.largest >= 0
+    assert difference.count == expected
+    assert difference.equal == (expected == 0)
+    assert difference.largest is None or difference.largest >= 0
 
 
 def test_numbers_of_bfloat16_are_compared_as_numbers():
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    one = np.array([1, 2, 3], ml_dtypes.bfloat16)
+    first = np.array([1, 2, 3], ml_dtypes.bfloat16)
 
-    how = compare_values(one, np.array([1, 2, 3.5], ml_dtypes.bfloat16))
+    difference = compare_values(first, np.array([1, 2, 3.5], ml_dtypes.bfloat16))
 
-    assert (how.count, how.size, how.largest, how.ulps) == (1, 3, 0.5, None)
+    assert (difference.count, difference.size, difference.largest, difference.ulps) == (
+        1,
+        3,
+        0.5,
+        None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from jobrun.tools import doctor
 from jobrun.tools.doctor import examine
 
 
-def found(run_dir: Path) -> dict[str, doctor.Finding]:
-    return {one.topic: one for one in examine(run_dir)}
+def findings(run_dir: Path) -> dict[str, doctor.Finding]:
+    return {finding.topic: finding for finding in examine(run_dir)}
 
 
 def test_a_good_directory_is_good_in_all_that_a_run_relies_on(tmp_path):
-    facts = found(tmp_path / "runs" / "deep")
+    facts = findings(tmp_path / "runs" / "deep")
 
     for topic in ("fsync", "rename", "lock", "links"):
         assert facts[topic].verdict in ("good", "note"), topic
@@ -35,13 +35,13 @@ def test_a_disk_that_does_not_sync_is_bad(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", refuse)
 
-    assert found(tmp_path)["fsync"].verdict == "bad"
+    assert findings(tmp_path)["fsync"].verdict == "bad"
 
 
 def test_a_rename_that_replaces_is_bad(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "rename_noreplace", lambda source, target: None)
 
-    assert found(tmp_path)["rename"].verdict == "bad"
+    assert findings(tmp_path)["rename"].verdict == "bad"
 
 
 def test_a_directory_that_cannot_be_written_to_is_bad(tmp_path, monkeypatch):
@@ -50,7 +50,7 @@ def test_a_directory_that_cannot_be_written_to_is_bad(tmp_path, monkeypatch):
 
     monkeypatch.setattr(doctor.tempfile, "TemporaryDirectory", refuse)
 
-    facts = found(tmp_path)
+    facts = findings(tmp_path)
 
     assert facts["writing"].verdict == "bad"
     assert "Permission denied" in facts["writing"].text
@@ -61,17 +61,17 @@ def test_little_space_is_worth_a_note(tmp_path, monkeypatch, free, verdict):
     usage = type("usage", (), {"free": free, "total": 1 << 40})
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
 
-    assert found(tmp_path)["disk"].verdict == verdict
+    assert findings(tmp_path)["disk"].verdict == verdict
 
 
 def test_a_clock_in_the_past_is_worth_a_note(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor.time, "gmtime", lambda: type("t", (), {"tm_year": 1970}))
 
-    assert found(tmp_path)["clock"].verdict == "note"
+    assert findings(tmp_path)["clock"].verdict == "note"
 
 
 def test_it_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "jobrun.py").write_text("raise SystemExit(3)\n")
     monkeypatch.chdir(tmp_path)
 
-    assert found(tmp_path / "runs")["lock"].verdict == "good"
+    assert findings(tmp_path / "runs")["lock"].verdict == "good"

@@ -50,38 +50,38 @@ def stored(folder, **nodes):
     return StoredEpoch(str(folder), 4, "r", tuple(files))
 
 
-def same(found, expected):
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    assert found.tobytes() == expected.tobytes()
+def same(actual, expected):
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    assert actual.tobytes() == expected.tobytes()
 
 
 def names(path):
-    with np.load(path) as found:
-        return sorted(found)
+    with np.load(path) as arrays:
+        return sorted(arrays)
 
 
 def test_npz_holds_all_but_what_numpy_alone_cannot_read(epoch, tmp_path):
     done = export(epoch, "npz", tmp_path / "x.npz", force=False)
 
-    with np.load(tmp_path / "x.npz") as found:
-        assert sorted(found) == sorted(set(VALUES) - {"half"})
-        same(found["W"], VALUES["W"])
-        same(found["b"], VALUES["b"])
-        assert (found["n"], found["x"]) == (3, 2.5)
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert sorted(arrays) == sorted(set(VALUES) - {"half"})
+        same(arrays["W"], VALUES["W"])
+        same(arrays["b"], VALUES["b"])
+        assert (arrays["n"], arrays["x"]) == (3, 2.5)
     assert done.left_out == (("half", "npz has no bfloat16"),)
 
 
 def test_safetensors_are_those_of_the_package(epoch, tmp_path):
     export(epoch, "safetensors", tmp_path / "x.safetensors", force=False)
 
-    found = load_file(tmp_path / "x.safetensors")
-    assert sorted(found) == sorted(VALUES)
-    same(found["W"], VALUES["W"])
-    same(found["b"], VALUES["b"].astype("<i4"))
-    same(found["flags"], VALUES["flags"])
-    same(found["half"], VALUES["half"])
-    same(found["empty"], VALUES["empty"])
-    same(found["n"], np.array(3))
+    arrays = load_file(tmp_path / "x.safetensors")
+    assert sorted(arrays) == sorted(VALUES)
+    same(arrays["W"], VALUES["W"])
+    same(arrays["b"], VALUES["b"].astype("<i4"))
+    same(arrays["flags"], VALUES["flags"])
+    same(arrays["half"], VALUES["half"])
+    same(arrays["empty"], VALUES["empty"])
+    same(arrays["n"], np.array(3))
     with safe_open(tmp_path / "x.safetensors", "numpy") as opened:
         assert opened.metadata() == {"run_id": "r", "epoch": "4"}
 
@@ -98,16 +98,18 @@ def test_a_table_has_one_blob(epoch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("form", "pattern", "words"),
+    ("file_format", "pattern", "words"),
     [("csv", "x", r"a table cannot hold float64 of shape \(\)"), ("npz", "half", "bfloat16")],
 )
-def test_what_was_asked_for_and_cannot_be_held_is_refused(epoch, tmp_path, form, pattern, words):
+def test_what_was_asked_for_and_cannot_be_held_is_refused(
+    epoch, tmp_path, file_format, pattern, words
+):
     with pytest.raises(UsageError, match=f"E421.*{words}"):
-        export(epoch, form, tmp_path / "y", [pattern], force=False)
+        export(epoch, file_format, tmp_path / "y", [pattern], force=False)
     assert not (tmp_path / "y").exists()
 
 
-def test_blobs_of_several_nodes_are_told_apart(tmp_path):
+def test_blobs_of_several_nodes_are_named_with_their_node(tmp_path):
     epoch = stored(tmp_path, a={"w": 1.0}, b={"w": 2.0})
 
     export(epoch, "npz", tmp_path / "x.npz", force=False)
@@ -117,7 +119,7 @@ def test_blobs_of_several_nodes_are_told_apart(tmp_path):
     assert names(tmp_path / "y.npz") == ["b.w"]
 
 
-def test_a_name_that_nothing_has_is_told_with_the_nearest(epoch, tmp_path):
+def test_an_unknown_name_is_reported_with_the_nearest(epoch, tmp_path):
     with pytest.raises(UsageError, match=r"E406.*'flag'.*flags"):
         export(epoch, "npz", tmp_path / "x.npz", ["W", "flag"], force=False)
 
@@ -158,72 +160,72 @@ def test_damage_of_a_value_leaves_nothing_behind_and_the_old_file_alone(tmp_path
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_folder_that_is_not_there_is_told(epoch):
+def test_a_missing_folder_is_reported(epoch):
     with pytest.raises(EnvironmentFaultError, match="E354"):
         export(epoch, "npz", Path("/nowhere/x.npz"), force=False)
 
 
 @pytest.fixture
-def found(tmp_path):
+def checkpoints(tmp_path):
     make_run(tmp_path)
     return open_checkpoints("shrink", tmp_path / "runs")
 
 
-def test_a_copy_is_resumed_to_the_same_end(found, tmp_path):
+def test_a_copy_is_resumed_to_the_same_end(checkpoints, tmp_path):
     target = tmp_path / "else" / "where" / "copy"
 
-    copy_epoch(found, 2, target)
+    copy_epoch(checkpoints, 2, target)
 
     assert open_run(target).record.epoch == 2
-    usage = [one for one in (target / "usage.jsonl").read_text().splitlines() if one]
+    usage = [line for line in (target / "usage.jsonl").read_text().splitlines() if line]
     assert usage
-    assert all(json.loads(one)["epoch"] <= 2 for one in usage)
+    assert all(json.loads(line)["epoch"] <= 2 for line in usage)
     assert inspect(str(target), tmp_path).epoch == 2
     assert invoke(["resume", str(target), "--quiet"]) == 0
-    sides = [find_stored_epoch(f"{path}@4", tmp_path) for path in (target, found.run.path)]
+    sides = [find_stored_epoch(f"{path}@4", tmp_path) for path in (target, checkpoints.run.path)]
     assert all(blob.apart.equal for blob in compare_stored(*sides))
-    found = read_metrics(target).rows
-    assert [(epoch, values) for epoch, values in found] == [
-        (epoch, (8 / 2**epoch,)) for epoch in range(found[0][0], 5)
+    rows = read_metrics(target).rows
+    assert [(epoch, values) for epoch, values in rows] == [
+        (epoch, (8 / 2**epoch,)) for epoch in range(rows[0][0], 5)
     ]
 
 
-def test_the_original_is_not_touched_and_nothing_else_is_near_the_copy(found, tmp_path):
-    place = tmp_path / "mine"
-    place.mkdir()
+def test_the_original_is_not_touched_and_nothing_else_is_near_the_copy(checkpoints, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
     # A name that the sweep of a checkpoint directory would take for a leftover of its own.
-    (place / ".tmp-epoch-000001-1-00000000").write_text("keep me")
-    before = {path: path.stat().st_mtime_ns for path in found.run.path.rglob("*")}
+    (folder / ".tmp-epoch-000001-1-00000000").write_text("keep me")
+    before = {path: path.stat().st_mtime_ns for path in checkpoints.run.path.rglob("*")}
 
-    copy_epoch(found, 2, place / "copy")
+    copy_epoch(checkpoints, 2, folder / "copy")
 
-    assert {path: path.stat().st_mtime_ns for path in found.run.path.rglob("*")} == before
-    assert sorted(path.name for path in place.iterdir()) == [
+    assert {path: path.stat().st_mtime_ns for path in checkpoints.run.path.rglob("*")} == before
+    assert sorted(path.name for path in folder.iterdir()) == [
         ".tmp-epoch-000001-1-00000000",
         "copy",
     ]
 
 
-def test_what_is_there_is_not_replaced(found, tmp_path):
+def test_what_is_there_is_not_replaced(checkpoints, tmp_path):
     (tmp_path / "copy").mkdir()
 
     with pytest.raises(UsageError, match="E434"):
-        copy_epoch(found, 2, tmp_path / "copy")
+        copy_epoch(checkpoints, 2, tmp_path / "copy")
 
 
-def test_a_damaged_epoch_is_not_copied_and_leaves_nothing(found, tmp_path):
-    (file,) = (found.run.path / "checkpoints" / "epoch-000002").glob("*.h5")
+def test_a_damaged_epoch_is_not_copied_and_leaves_nothing(checkpoints, tmp_path):
+    (file,) = (checkpoints.run.path / "checkpoints" / "epoch-000002").glob("*.h5")
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
     before = sorted(tmp_path.iterdir())
 
     with pytest.raises(CheckpointError, match="E407"):
-        copy_epoch(found, 2, tmp_path / "copy")
+        copy_epoch(checkpoints, 2, tmp_path / "copy")
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_run_that_keeps_its_epochs_elsewhere_is_told_so(tmp_path):
+def test_a_run_that_keeps_its_epochs_elsewhere_is_refused(tmp_path):
     spec = tmp_path / "far.yaml"
     text = SPEC.format(name="far", limit=0) + f"checkpoint: {{dir: '{tmp_path}/else'}}\n"
     spec.write_text(text)

@@ -55,4 +55,4 @@ def test_a_browser_shows_it_without_a_complaint_wide_and_narrow(text, tmp_path):
         assert len(_shown_after(tab, "")) == 4 + len(read_pages())
         assert tab.errors == []
         # Pictures are in the page itself: only the page was asked for, twice.
-        assert len([one for one in tab.requests if not one.startswith("data:")]) == 2
+        assert len([url for url in tab.requests if not url.startswith("data:")]) == 2

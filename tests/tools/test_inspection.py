@@ -52,18 +52,22 @@ def run(tmp_path):
 @pytest.mark.parametrize("suffix", ["", "@2", "@latest"])
 def test_a_run_is_its_newest_epoch_or_the_one_behind_the_at_sign(run, suffix):
     for name in (str(run), "brisk-heron", "job"):
-        found = inspect(name + suffix, run.parent.parent)
-        assert (found.epoch, found.run_id, found.spec_digest) == (2, RUN_ID, SPEC_DIGEST)
-        assert found.metrics == {"loss": 0.5 / 3}
+        checkpoint = inspect(name + suffix, run.parent.parent)
+        assert (checkpoint.epoch, checkpoint.run_id, checkpoint.spec_digest) == (
+            2,
+            RUN_ID,
+            SPEC_DIGEST,
+        )
+        assert checkpoint.metrics == {"loss": 0.5 / 3}
 
 
 def test_an_epoch_is_named_by_its_number_its_directory_or_a_file_of_it(run):
     epoch = run / "checkpoints" / "epoch-000001"
     for target in ("job@1", str(epoch), f"{epoch}/"):
-        found = inspect(target, run.parent.parent)
-        assert (found.epoch, len(found.files)) == (1, 2)
-    found = inspect(str(epoch / "left.h5"), run.parent.parent)
-    assert (found.epoch, len(found.files), found.spec_digest) == (1, 1, "")
+        checkpoint = inspect(target, run.parent.parent)
+        assert (checkpoint.epoch, len(checkpoint.files)) == (1, 2)
+    checkpoint = inspect(str(epoch / "left.h5"), run.parent.parent)
+    assert (checkpoint.epoch, len(checkpoint.files), checkpoint.spec_digest) == (1, 1, "")
 
 
 def test_facts_of_blobs_are_those_of_their_numbers(run):
@@ -77,26 +81,26 @@ def test_facts_of_blobs_are_those_of_their_numbers(run):
 
 
 def test_node_and_blob_choose(run):
-    found = inspect("job", run.parent.parent)
-    (file,) = select_blobs(found, "left", "C")
+    checkpoint = inspect("job", run.parent.parent)
+    (file,) = select_blobs(checkpoint, "left", "C")
     assert (file.header.node, [blob.name for blob in file.blobs]) == ("left", ["C"])
-    assert len(select_blobs(found, "", "C")) == 2
+    assert len(select_blobs(checkpoint, "", "C")) == 2
     with pytest.raises(UsageError, match=r"no node 'leff'.*did you mean 'left'"):
-        select_blobs(found, "leff", "")
+        select_blobs(checkpoint, "leff", "")
     with pytest.raises(UsageError, match=r"no blob 'coun'.*did you mean 'count'"):
-        select_blobs(found, "", "coun")
+        select_blobs(checkpoint, "", "coun")
 
 
 def test_json_values_hold_all_with_and_without_the_numbers(run):
-    found = inspect("job@1", run.parent.parent)
-    files = select_blobs(found, "left", "")
-    plain = inspection_values(found, files, values=False)
+    checkpoint = inspect("job@1", run.parent.parent)
+    files = select_blobs(checkpoint, "left", "")
+    plain = inspection_values(checkpoint, files, values=False)
     assert plain["epoch"] == 1
     assert plain["metrics"] == {"loss": 0.25}
     (node,) = plain["nodes"]
     assert [blob["name"] for blob in node["blobs"]] == ["C", "count", "name", "shift"]
     assert "value" not in node["blobs"][0]
-    (node,) = inspection_values(found, files, values=True)["nodes"]
+    (node,) = inspection_values(checkpoint, files, values=True)["nodes"]
     values = {blob["name"]: blob["value"] for blob in node["blobs"]}
     assert values["C"][1] == [3.0, 5.0]
     assert values["count"] == 1
@@ -137,9 +141,9 @@ def test_a_checkpoint_within_an_epoch_says_how_far_it_is(tmp_path, monkeypatch):
         FailingAt(patch, 2)
         with pytest.raises(EnvironmentFaultError):
             stand.start()
-    place = stand.run.path / "checkpoints" / "epoch-000001.records-000004"
+    folder = stand.run.path / "checkpoints" / "epoch-000001.records-000004"
 
-    within, whole = inspect(str(place), stand.folder), inspect(str(stand.run.path), stand.folder)
+    within, whole = inspect(str(folder), stand.folder), inspect(str(stand.run.path), stand.folder)
 
     assert (within.epoch, within.records) == (1, 4)
     assert (whole.epoch, whole.records, whole.ahead) == (0, 0, 4)
@@ -151,11 +155,13 @@ def test_a_checkpoint_within_an_epoch_names_its_random_streams(tmp_path, monkeyp
         FailingAt(patch, 3)
         with pytest.raises(EnvironmentFaultError):
             stand.start()
-    (place,) = (stand.run.path / "checkpoints").glob("*.records-*")
-    found = inspect(str(place), tmp_path)
+    (folder,) = (stand.run.path / "checkpoints").glob("*.records-*")
+    checkpoint = inspect(str(folder), tmp_path)
 
-    assert found.streams["epoch/fit"] == "PCG64DXSM"
-    assert inspection_values(found, found.files, values=False)["streams"] == dict(found.streams)
+    assert checkpoint.streams["epoch/fit"] == "PCG64DXSM"
+    assert inspection_values(checkpoint, checkpoint.files, values=False)["streams"] == dict(
+        checkpoint.streams
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,21 +176,21 @@ def test_a_checkpoint_within_an_epoch_names_its_random_streams(tmp_path, monkeyp
         ),
     ],
 )
-def test_a_position_is_told_in_words_and_its_columns_by_name(tmp_path, rows, words):
+def test_a_position_is_described_and_its_columns_are_named(tmp_path, rows, words):
     path = tmp_path / "runs" / "job" / "20261121-0942-brisk-heron"
     save(path / "checkpoints", 1, {"left": {"readers/r": np.array(rows), "w": np.zeros((2, 7))}})
     write_record(path, RunRecord(RUN_ID, "job", "2026-11-21T09:42:00.000000+00:00"))
-    found = inspect(str(path), tmp_path)
-    (file,) = found.files
+    checkpoint = inspect(str(path), tmp_path)
+    (file,) = checkpoint.files
     position, other = file.blobs
 
     assert (render_position(position), render_position(other)) == (words, "")
-    blobs = inspection_values(found, found.files, values=False)["nodes"][0]["blobs"]
+    blobs = inspection_values(checkpoint, checkpoint.files, values=False)["nodes"][0]["blobs"]
     assert blobs[0]["columns"][:3] == ["passes", "records", "rows"]
     assert "columns" not in blobs[1]
 
 
-def test_what_an_object_is_stands_before_its_parts(tmp_path):
+def test_the_class_of_an_object_comes_before_its_parts(tmp_path):
     state = {"a": 1, "net": ObjectState("lib.Net", {"0.w": A, "b": {}}), "n": {"x": 2}, "z": 1}
     save(tmp_path / "checkpoints", 0, {"left": state})
 
@@ -205,21 +211,21 @@ def test_what_an_object_is_stands_before_its_parts(tmp_path):
 
 def test_an_object_is_asked_for_with_all_its_parts(tmp_path):
     save(tmp_path / "checkpoints", 0, {"left": {"net": {"w": 1, "v": 2}, "network": 3}})
-    found = inspect(str(tmp_path / "checkpoints" / "epoch-000000"), tmp_path)
+    checkpoint = inspect(str(tmp_path / "checkpoints" / "epoch-000000"), tmp_path)
 
-    (file,) = select_blobs(found, "", "net")
+    (file,) = select_blobs(checkpoint, "", "net")
 
     assert [blob.name for blob in file.blobs] == ["net/:structure", "net/v", "net/w"]
     with pytest.raises(UsageError) as caught:
-        select_blobs(found, "", "nett")
+        select_blobs(checkpoint, "", "nett")
     assert "'net'" in caught.value.faults[0].mend
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    place = WalkJob(tmp_path_factory.mktemp("sandbox") / "a")
-    place.start(max_epochs=1)
-    return place.run.path / "checkpoints" / "epoch-000001" / "a.h5"
+    job = WalkJob(tmp_path_factory.mktemp("sandbox") / "a")
+    job.start(max_epochs=1)
+    return job.run.path / "checkpoints" / "epoch-000001" / "a.h5"
 
 
 @pytest.fixture
@@ -236,7 +242,7 @@ def test_a_sound_file_is_read(file):
 
 
 @pytest.mark.long
-def test_what_is_no_checkpoint_is_told_as_ever(tmp_path):
+def test_a_file_that_is_no_checkpoint_is_reported_as_usual(tmp_path):
     (tmp_path / "x.h5").write_text("text")
     with pytest.raises(CheckpointError) as raised:
         inspect_guarded(str(tmp_path / "x.h5"))
@@ -248,8 +254,8 @@ def test_what_is_no_checkpoint_is_told_as_ever(tmp_path):
 
 def dying(monkeypatch, line):
     """Let the child do something bad as soon as it has its limits."""
-    place = "from jobrun.checkpoint.checkpoint_file"
-    text = inspection._SANDBOX.replace(place, f"{line}\n{place}")
+    marker = "from jobrun.checkpoint.checkpoint_file"
+    text = inspection._SANDBOX.replace(marker, f"{line}\n{marker}")
     monkeypatch.setattr(inspection, "_SANDBOX", text)
 
 
@@ -303,7 +309,7 @@ def times(epoch, seconds=0.5, action="save"):
 
 
 def log(path, *entries):
-    lines = [written(event, generation=made) for event, made in entries]
+    lines = [written(event, generation=generation) for event, generation in entries]
     (path / "events.jsonl").write_text("".join(lines) + '{"event": "CheckpointTimes", "ep')
 
 

@@ -16,13 +16,13 @@ from tests.support.sample_runs import make_run
 def test_a_run_and_an_epoch_mean_its_files_and_their_digests(tmp_path):
     run = make_run(tmp_path)
 
-    found = find_stored_epoch("shrink@2", tmp_path / "runs")
+    stored = find_stored_epoch("shrink@2", tmp_path / "runs")
 
-    assert (found.epoch, found.run_id) == (2, run.record.run_id)
-    ((path, digest),) = found.files
+    assert (stored.epoch, stored.run_id) == (2, run.record.run_id)
+    ((path, digest),) = stored.files
     assert path == str(run.path / "checkpoints" / "epoch-000002" / "local.h5")
     assert digest.startswith("sha256:")
-    assert found == find_stored_epoch(str(Path(path).parent), tmp_path / "runs")
+    assert stored == find_stored_epoch(str(Path(path).parent), tmp_path / "runs")
 
 
 def test_types_are_known_before_anything_is_read(tmp_path):

@@ -81,7 +81,7 @@ def test_only_the_news_that_are_wanted_are_sent():
     assert server.asked == 0
 
 
-def test_a_message_tells_the_run_the_reason_and_the_next_command(tmp_path):
+def test_a_message_names_the_run_the_reason_and_the_next_command(tmp_path):
     run = tmp_path / "walk" / "20261121-0942-brisk-heron"
     run.mkdir(parents=True)
     record = RunRecord(

@@ -22,40 +22,40 @@ from tests.support.compiling import compile_text
 from tests.support.resumable_job import WalkJob
 
 
-def _profiled(place, **options):
+def _profiled(job, **options):
     profiler = Profiler()
-    place.events.clear()
-    chosen = replace(place.options(**options), profiler=profiler)
+    job.events.clear()
+    chosen = replace(job.options(**options), profiler=profiler)
 
     def listen(event):
         profiler.listen(event)
 
-    result = run_with_policy(*place.load(), chosen, listen, "auto")
+    result = run_with_policy(*job.load(), chosen, listen, "auto")
     return profiler, result
 
 
 def test_a_run_leaves_a_table_and_a_trace_in_its_directory(tmp_path):
-    place = WalkJob(tmp_path / "walk")
+    job = WalkJob(tmp_path / "walk")
 
-    profiler, _ = _profiled(place)
+    profiler, _ = _profiled(job)
     table, trace = profiler.write()
 
-    assert table == place.run.path / "profile" / "table-1.json"
-    found = json.loads(table.read_text())
-    assert found["schema"] == SCHEMA
-    steps = {row["path"]: row for row in found["steps"]}
+    assert table == job.run.path / "profile" / "table-1.json"
+    content = json.loads(table.read_text())
+    assert content["schema"] == SCHEMA
+    steps = {row["path"]: row for row in content["steps"]}
     assert steps["epoch/step/steps[0]"]["calls"] == 4
     assert steps["epoch/step/steps[0]"]["label"] == "+="
-    assert {row["node"] for row in found["nodes"]} == {"a", "b"}
+    assert {row["node"] for row in content["nodes"]} == {"a", "b"}
     names = [event["name"] for event in json.loads(trace.read_text())["traceEvents"]]
     assert {"epoch 1", "epoch 4", "save 4", "epoch/step"} <= set(names)
 
 
-def test_a_profile_of_a_resume_stands_beside_the_first(tmp_path):
-    place = WalkJob(tmp_path / "walk")
+def test_a_profile_of_a_resume_does_not_replace_the_first(tmp_path):
+    job = WalkJob(tmp_path / "walk")
 
-    first = _profiled(place, max_epochs=1)[0].write()
-    second = _profiled(place)[0].write()
+    first = _profiled(job, max_epochs=1)[0].write()
+    second = _profiled(job)[0].write()
 
     assert [path.name for path in (*first, *second)] == [
         "table-1.json",
@@ -103,9 +103,9 @@ stop: [{epochs: 1}]
 
 
 def test_each_step_has_a_word_for_what_it_does(tmp_path):
-    found = labels(compile_text(tmp_path, SPEC).job)
+    labels_by_path = labels(compile_text(tmp_path, SPEC).job)
 
-    body = {path.removeprefix("epoch/t/"): word for path, word in found.items()}
+    body = {path.removeprefix("epoch/t/"): word for path, word in labels_by_path.items()}
     assert [body[f"steps[{number}]"] for number in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] == [
         "+",
         "+=",
@@ -122,7 +122,7 @@ def test_each_step_has_a_word_for_what_it_does(tmp_path):
     assert body["setup.task.init[0]"] == "rng.normal"
     assert body["setup.node.init[0]"] == "constant"
     assert body["report[0].steps[0]"] == "log"
-    assert found["init/start/steps[2]"] == "log"
+    assert labels_by_path["init/start/steps[2]"] == "log"
 
 
 def _step(path, calls=1, seconds=1.0, *, estimated=False):
@@ -133,7 +133,7 @@ def _block(path, *steps, task="t", node="n", instance=0, runs=1, seconds=10.0):
     return BlockTime(Owner("epoch", node, task, instance), path, runs, seconds, steps, ())
 
 
-def test_a_step_stands_in_the_longest_path_around_it():
+def test_a_step_is_nested_in_the_longest_path_around_it():
     paths = ["e/t/steps[1]", "e/t/steps[10]", "e/t/steps[1].steps[0]", "e/t/steps[1][0].steps[2]"]
     assert parents(paths) == {
         "e/t/steps[1]": "",
@@ -144,10 +144,10 @@ def test_a_step_stands_in_the_longest_path_around_it():
 
 
 def test_steps_of_all_instances_are_added_up_and_the_longest_comes_first():
-    one = _block("epoch/t", _step("s[0]", 2, 1.0), _step("s[1]", 2, 3.0, estimated=True))
-    two = _block("epoch/t", _step("s[0]", 1, 0.5), _step("s[1]", 1, 1.0), instance=1)
+    first = _block("epoch/t", _step("s[0]", 2, 1.0), _step("s[1]", 2, 3.0, estimated=True))
+    second = _block("epoch/t", _step("s[0]", 1, 0.5), _step("s[1]", 1, 1.0), instance=1)
 
-    slow, fast = build_table([one, two], {"s[1]": "matmul"}).steps
+    slow, fast = build_table([first, second], {"s[1]": "matmul"}).steps
 
     assert (slow.path, slow.label, slow.calls, slow.seconds) == ("s[1]", "matmul", 3, 4.0)
     assert slow.estimated
@@ -175,9 +175,9 @@ def test_what_branches_take_is_not_the_parallels_own():
 def test_operators_are_added_up_by_what_they_do():
     block = _block("epoch/t", _step("a", 2, 1.0), _step("b", 3, 1.0), _step("c", 1, 5.0))
 
-    found = build_table([block], {"a": "+", "b": "+", "c": "@"}).operators
+    rows = build_table([block], {"a": "+", "b": "+", "c": "@"}).operators
 
-    assert found == (OperatorRow("@", 1, 5.0), OperatorRow("+", 5, 2.0))
+    assert rows == (OperatorRow("@", 1, 5.0), OperatorRow("+", 5, 2.0))
 
 
 def test_instances_have_body_setup_and_reports_and_nodes_all_of_them():
@@ -190,14 +190,14 @@ def test_instances_have_body_setup_and_reports_and_nodes_all_of_them():
         _block("epoch/setup.init", task="", node="m", seconds=0.25),
     ]
 
-    found = build_table(blocks, {})
+    table = build_table(blocks, {})
 
-    assert found.instances == (
+    assert table.instances == (
         InstanceRow("epoch", "n", "t", 0, 3, 4.0, 1.0, 0.5),
         InstanceRow("epoch", "n", "t", 1, 3, 1.0, 0.0, 0.0),
         InstanceRow("epoch", "m", "", 0, 0, 0.0, 0.25, 0.0),
     )
-    assert found.nodes == (NodeRow("n", 6.5), NodeRow("m", 0.25))
+    assert table.nodes == (NodeRow("n", 6.5), NodeRow("m", 0.25))
 
 
 SPANS = (Span(10.5, 10.75, 1, 99), Span(11.0, 11.5, 2, 77))
@@ -244,11 +244,13 @@ def test_each_node_is_a_process_of_the_trace_with_threads_of_its_own():
 
     events = build_trace(times, [], STEPS, 10.0)["traceEvents"]
 
-    names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
+    names = {
+        event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"
+    }
     order = {
-        one["pid"]: one["args"]["sort_index"]
-        for one in events
-        if one["name"] == "process_sort_index"
+        event["pid"]: event["args"]["sort_index"]
+        for event in events
+        if event["name"] == "process_sort_index"
     }
     assert [names[pid] for pid in sorted(order, key=order.get)] == [
         "run",
@@ -256,8 +258,11 @@ def test_each_node_is_a_process_of_the_trace_with_threads_of_its_own():
         "node n_10",
         "all runs of each step added up",
     ]
-    bars = [one for one in events if one.get("cat") == "block"]
-    assert [(names[one["pid"]], one["tid"]) for one in bars] == [("node n_10", 1), ("node n_2", 1)]
+    bars = [event for event in events if event.get("cat") == "block"]
+    assert [(names[event["pid"]], event["tid"]) for event in bars] == [
+        ("node n_10", 1),
+        ("node n_2", 1),
+    ]
 
 
 def test_groups_and_saves_are_bars_of_the_run():
@@ -265,7 +270,7 @@ def test_groups_and_saves_are_bars_of_the_run():
     assert (bar["name"], bar["ts"], bar["tid"]) == ("epoch 1", 250_000, 0)
 
 
-def test_flames_are_as_wide_as_the_time_and_stand_inside_each_other():
+def test_flames_are_as_wide_as_the_time_and_nested():
     loop, inner, save = _events(cat="step")
 
     assert (loop["name"], loop["ts"], loop["dur"]) == ("s[0]  loop", 0, 2_500_000)

@@ -30,73 +30,78 @@ def learn(model, facts):
 
 
 @pytest.fixture
-def place(tmp_path):
-    place = WalkJob(tmp_path / "a")
-    place.start(max_epochs=2)
-    return place
+def job(tmp_path):
+    job = WalkJob(tmp_path / "a")
+    job.start(max_epochs=2)
+    return job
 
 
-def told(place, **options):
-    return forecast(place.run, place.load()[0], place.options(**options))
+def make_forecast(job, **options):
+    return forecast(job.run, job.load()[0], job.options(**options))
 
 
-def test_what_goes_on_is_named_with_its_node(place):
-    rows = dict(told(place).continues)
+def test_values_that_continue_are_named_with_their_node(job):
+    rows = dict(make_forecast(job).continues)
 
     assert rows["constants"] == "a.X: made again, compared by digest"
-    assert ("value", "a.k = 2") in told(place).continues
-    assert told(place).exit_code is None
+    assert ("value", "a.k = 2") in make_forecast(job).continues
+    assert make_forecast(job).exit_code is None
 
 
-def test_a_held_run_is_refused_with_its_holder(place):
-    with RunLock.acquire(place.run.path):
-        found = told(place)
+def test_a_held_run_is_refused_with_its_holder(job):
+    with RunLock.acquire(job.run.path):
+        made_forecast = make_forecast(job)
 
-    assert found.exit_code == 6
-    assert "process" in found.held
+    assert made_forecast.exit_code == 6
+    assert "process" in made_forecast.held
 
 
-def test_drift_is_told_with_its_class(place):
-    place.edit(("* 0.5", "* 0.25"), ("epochs: 4", "epochs: 5"))
+def test_drift_is_reported_with_its_class(job):
+    job.edit(("* 0.5", "* 0.25"), ("epochs: 4", "epochs: 5"))
 
-    found = told(place)
+    made_forecast = make_forecast(job)
 
-    assert found.exit_code == 5
-    assert [change["refused"] for change in forecast_values(found)["changes"]] == [True, False]
-    (refused,) = found.refused
-    assert told(place, accept=(refused.field,)).exit_code is None
+    assert made_forecast.exit_code == 5
+    assert [change["refused"] for change in forecast_values(made_forecast)["changes"]] == [
+        True,
+        False,
+    ]
+    (refused,) = made_forecast.refused
+    assert make_forecast(job, accept=(refused.field,)).exit_code is None
 
 
 def test_before_the_first_save_init_runs(tmp_path):
-    place = WalkJob(
+    job = WalkJob(
         tmp_path / "a", ('"X = arange(12.0) / 7"', "{run: 'false'}, X = arange(12.0) / 7")
     )
     with pytest.raises(TaskFailedError):
-        place.start()
-    assert place.run.record.epoch == -1
+        job.start()
+    assert job.run.record.epoch == -1
 
-    found = told(place)
+    made_forecast = make_forecast(job)
 
-    assert found.epoch == -1
-    assert found.continues == (("state", "nothing was saved: init runs, as at the first start"),)
-    assert found.remains == ("epochs: 0 of 4 have run, 4 remain",)
+    assert made_forecast.epoch == -1
+    assert made_forecast.continues == (
+        ("state", "nothing was saved: init runs, as at the first start"),
+    )
+    assert made_forecast.remains == ("epochs: 0 of 4 have run, 4 remain",)
 
 
 @pytest.mark.parametrize("is_left", [True, False])
-def test_what_is_told_of_lost_epochs_is_what_a_resume_does(place, is_left):
-    run = place.run
+def test_the_forecast_of_lost_epochs_is_what_a_resume_does(job, is_left):
+    run = job.run
     (run.path / "committed.jsonl").unlink()
     (run.path / "checkpoints").rename(run.path / "elsewhere")
     if is_left:
         (run.path / "checkpoints").mkdir()
 
-    for look in (lambda: told(place), place.resume, lambda: place.policy("auto")):
+    for look in (lambda: make_forecast(job), job.resume, lambda: job.policy("auto")):
         with pytest.raises(CheckpointError, match="E357"):
             look()
 
 
-def test_an_object_and_a_container_are_told_as_wholes(tmp_path):
-    place = WalkJob(
+def test_an_object_and_a_container_are_one_row_each(tmp_path):
+    job = WalkJob(
         tmp_path / "a",
         (
             'steps: ["X = arange(12.0) / 7"]',
@@ -109,10 +114,10 @@ def test_an_object_and_a_container_are_told_as_wholes(tmp_path):
         ),
     )
     (tmp_path / "a" / "mine.py").write_text(MINE)
-    place.start(max_epochs=2)
+    job.start(max_epochs=2)
 
-    found = told(place).continues
+    made_forecast = make_forecast(job).continues
 
-    assert ("object", "a.model = mine.Model, constructed again and loaded") in found
-    assert ("constants", "a.X, a.facts: made again, compared by digest") in found
-    assert not [text for _, text in found if "structure" in text or "model/" in text]
+    assert ("object", "a.model = mine.Model, constructed again and loaded") in made_forecast
+    assert ("constants", "a.X, a.facts: made again, compared by digest") in made_forecast
+    assert not [text for _, text in made_forecast if "structure" in text or "model/" in text]

@@ -74,7 +74,7 @@ def test_a_run_that_ended_early_is_put_back_by_a_script_that_waits_for_its_end(b
     assert (bench / "killed").exists()
 
 
-def test_one_that_saved_nothing_is_not_put_back_for_ever(bench):
+def test_a_job_that_saved_nothing_is_not_requeued_for_ever(bench):
     (bench / "code").write_text("75")
     (bench / "idle").touch()
 
@@ -127,12 +127,12 @@ def test_a_signal_that_comes_before_there_is_a_run_ends_the_job(bench, number):
 
 
 def _batch(**changes):
-    given = {"name": "j", "command": ("run", "j.yaml"), "jobrun": ("jobrun",)}
+    defaults = {"name": "j", "command": ("run", "j.yaml"), "jobrun": ("jobrun",)}
     places = {"directory": Path("/data"), "runs": Path("/data/runs/j")}
-    return Batch(**{**given, **places, **changes})
+    return Batch(**{**defaults, **places, **changes})
 
 
-def test_what_slurm_is_asked_stands_at_the_top():
+def test_the_requests_to_slurm_are_at_the_top():
     text = render_script(
         _batch(settings=(("time", "02:00:00"), ("exclusive", ""), ("comment", "a b")))
     )
@@ -158,7 +158,7 @@ def test_settings_of_the_user_count_before_those_that_are_only_usual():
     assert "--job-name=j\n" not in text
 
 
-def test_the_run_is_told_of_the_end_and_how_long_it_has():
+def test_the_run_gets_the_deadline_and_the_remaining_time():
     assert "run j.yaml --resume auto --set deadline=auto --grace 280s" in render_script(
         _batch(warn_s=300)
     )
@@ -206,7 +206,7 @@ def test_what_cannot_be_meant_is_refused(text):
     assert caught.value.faults[0].code == "E403"
 
 
-def test_sbatch_gets_the_script_and_tells_the_number(tmp_path, monkeypatch):
+def test_sbatch_gets_the_script_and_returns_the_number(tmp_path, monkeypatch):
     _program(tmp_path / "sbatch", f"cat > {tmp_path}/got; echo '31;cluster'")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
@@ -214,14 +214,14 @@ def test_sbatch_gets_the_script_and_tells_the_number(tmp_path, monkeypatch):
     assert (tmp_path / "got").read_text() == "text\n"
 
 
-def test_what_sbatch_says_is_told(tmp_path, monkeypatch):
+def test_the_error_of_sbatch_is_reported(tmp_path, monkeypatch):
     _program(tmp_path / "sbatch", "echo 'sbatch: error: no such partition' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(EnvironmentFaultError, match="no such partition"):
         submit("")
 
 
-def test_a_machine_without_slurm_is_told(tmp_path, monkeypatch):
+def test_a_machine_without_slurm_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentFaultError) as caught:
         submit("")

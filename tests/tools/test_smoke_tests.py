@@ -22,18 +22,18 @@ def results(tmp_path_factory):
     specs = {"good": SPEC.format(name="good", limit=0.0), "bad": SPEC.format(name="bad", limit=3.0)}
     for name, text in specs.items():
         (folder / f"{name}.yaml").write_text(text)
-    told: list[SmokeResult] = []
+    reported: list[SmokeResult] = []
     names = [str(folder / f"{name}.yaml") for name in ("good", "bad")]
-    return run_smoke_tests(names, ["--epochs", "2"], folder / "runs", 2, told.append), told
+    return run_smoke_tests(names, ["--epochs", "2"], folder / "runs", 2, reported.append), reported
 
 
 @pytest.mark.long
-def test_each_spec_is_run_and_told_and_results_come_in_their_order(results):
-    (good, bad), told = results
+def test_each_spec_is_run_and_reported_and_results_keep_their_order(results):
+    (good, bad), reported = results
 
     assert (good.exit_code, good.epoch, good.metrics) == (0, 2, {"x": 2.0})
     assert (bad.exit_code, bad.word) == (1, "failed")
-    assert {one.spec for one in told} == {good.spec, bad.spec}
+    assert {result.spec for result in reported} == {good.spec, bad.spec}
 
 
 @pytest.mark.long
@@ -52,12 +52,12 @@ def test_what_went_wrong_comes_with_its_place(results):
      (3, False, "failed"), (-9, False, "failed")],
 )  # fmt: skip
 def test_what_counts_as_good(code, good, word):
-    found = SmokeResult("a.yaml", code, 1.0)
+    result = SmokeResult("a.yaml", code, 1.0)
 
-    assert (found.good, found.word) == (good, word)
+    assert (result.good, result.word) == (good, word)
 
 
-def test_junit_has_a_case_per_spec_and_tells_failures_from_errors():
+def test_junit_has_a_case_per_spec_and_distinguishes_failures_from_errors():
     suite = ET.fromstring(junit([GOOD, UNMET, BROKEN]))[0]
 
     assert suite.attrib["tests"] == "3"

@@ -21,22 +21,22 @@ def all_tables():
 
 
 def _key(all_tables, path, name):
-    (table,) = (one for one in all_tables if one.path == path)
-    (key,) = (one for one in table.keys if one.name == name)
+    (table,) = (candidate for candidate in all_tables if candidate.path == path)
+    (key,) = (candidate for candidate in table.keys if candidate.name == name)
     return key
 
 
 def test_every_model_of_the_language_has_its_table_once(all_tables):
     models = {name for name, body in schema()["$defs"].items() if "properties" in body}
 
-    assert sorted(one.name for one in all_tables) == ["", *sorted(models)]
-    assert len({one.path for one in all_tables}) == len(all_tables)
+    assert sorted(table.name for table in all_tables) == ["", *sorted(models)]
+    assert len({table.path for table in all_tables}) == len(all_tables)
 
 
 def test_every_key_and_every_table_says_what_it_is(all_tables):
-    assert [one.path for one in all_tables if not one.about] == []
+    assert [table.path for table in all_tables if not table.about] == []
     assert [
-        f"{one.path}.{key.name}" for one in all_tables for key in one.keys if not key.about
+        f"{table.path}.{key.name}" for table in all_tables for key in table.keys if not key.about
     ] == []
 
 
@@ -52,11 +52,11 @@ def test_every_key_and_every_table_says_what_it_is(all_tables):
         ("params", "drift", "safe"),
     ],
 )
-def test_a_kind_is_told_in_words(all_tables, path, name, kind):
+def test_a_kind_is_described(all_tables, path, name, kind):
     assert _key(all_tables, path, name).kind == kind
 
 
-def test_what_is_required_and_what_counts_without_it_is_told(all_tables):
+def test_required_keys_and_defaults_are_shown(all_tables):
     assert _key(all_tables, "steps.loop", "loop").required
     assert _key(all_tables, "task", "hogwild").default == "false"
     assert _key(all_tables, "queues", "capacity").default == "100"
@@ -64,13 +64,13 @@ def test_what_is_required_and_what_counts_without_it_is_told(all_tables):
 
 
 def test_a_table_is_found_by_its_path_with_all_its_keys(all_tables):
-    (found,) = find_tables(all_tables, "checkpoint.keep")
+    (table,) = find_tables(all_tables, "checkpoint.keep")
 
-    assert [key.name for key in found.keys] == ["last", "every", "best"]
+    assert [key.name for key in table.keys] == ["last", "every", "best"]
 
 
-def test_a_key_is_found_wherever_it_stands(all_tables):
-    assert {one.path for one in find_tables(all_tables, "every")} >= {
+def test_a_key_is_found_in_every_table_that_has_it(all_tables):
+    assert {table.path for table in find_tables(all_tables, "every")} >= {
         "checkpoint",
         "checkpoint.keep",
     }
@@ -93,12 +93,12 @@ def test_all_that_can_be_looked_up_is_found(all_tables):
 
 
 def test_a_table_fits_a_terminal():
-    pages = [render_key_page(one.path) for one in list_key_tables() if one.path]
+    pages = [render_key_page(table.path) for table in list_key_tables() if table.path]
 
     assert max(len(line) for page in pages for line in page.splitlines()) <= 80
 
 
-def test_a_required_key_and_a_default_are_told():
+def test_a_required_key_and_a_default_are_shown():
     page = render_key_page("task")
 
     assert "  task       name, required: unique in the job\n" in page

@@ -50,31 +50,31 @@ def _at(folder):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def run_path(tmp_path_factory):
     folder = tmp_path_factory.mktemp("read")
     return _run(folder)
 
 
 @pytest.fixture
-def run(made):
-    return jobrun.runs(made.parent.parent)["latest"]
+def run(run_path):
+    return jobrun.runs(run_path.parent.parent)["latest"]
 
 
 @pytest.fixture
-def copied(made, tmp_path):
+def copied(run_path, tmp_path):
     """Return a copy of the run, to be damaged."""
-    path = tmp_path / "runs" / "walk" / made.name
-    shutil.copytree(made, path)
+    path = tmp_path / "runs" / "walk" / run_path.name
+    shutil.copytree(run_path, path)
     return path
 
 
 def test_runs_are_listed_oldest_first_and_found_by_name(tmp_path):
     first, second = _run(tmp_path, "one"), _run(tmp_path, "two")
 
-    found = jobrun.runs(tmp_path / "runs")
+    listed = jobrun.runs(tmp_path / "runs")
 
-    assert [run.path for run in found] == [first, second]
-    assert found[-1].path == found["two"].path == found[1].path == second
+    assert [run.path for run in listed] == [first, second]
+    assert listed[-1].path == listed["two"].path == listed[1].path == second
     assert [run.job for run in jobrun.runs(tmp_path / "runs", "one")] == ["one"]
 
 
@@ -107,7 +107,7 @@ def test_the_metrics_file_holds_metrics_only(run):
     assert {json.loads(line)["event"] for line in lines} == {"Measured"}
 
 
-def test_broken_lines_of_metrics_are_counted_and_the_rest_is_there(copied):
+def test_broken_lines_of_metrics_are_counted_and_other_lines_are_read(copied):
     with (copied / "metrics.jsonl").open("a") as file:
         file.write('{"event": "Measured", "name": "fi')
     run = jobrun.runs(copied.parent.parent)[0]
@@ -239,10 +239,10 @@ def test_a_notebook_shows_what_is_readable_of_a_damaged_run(copied):
     ],
 )
 def test_a_column_has_a_type_that_loses_nothing(values, expected):
-    found = build_column(values)
+    column = build_column(values)
 
-    np.testing.assert_array_equal(found, expected, strict=True)
-    assert [type(one) for one in found] == [type(one) for one in expected]
+    np.testing.assert_array_equal(column, expected, strict=True)
+    assert [type(value) for value in column] == [type(value) for value in expected]
 
 
 def test_an_unknown_metric_is_named_with_the_nearest_one():

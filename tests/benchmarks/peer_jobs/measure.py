@@ -75,26 +75,28 @@ PEERS: dict[str, Peer] = {
 
 def main(arguments: list[str]) -> None:
     """Print the commands that install the tools, or the measured rows."""
-    place = Path(arguments[0]).absolute()
+    root = Path(arguments[0]).absolute()
     names = arguments[1:]
     if names == ["--install"]:
         for name, peer in PEERS.items():
             package = str(ROOT) if peer.package == "jobrun" else peer.package
             sys.stdout.write(
-                f"python3 -m venv {place}/v-{name} && "
-                f"{place}/v-{name}/bin/pip install numpy {package}\n"
+                f"python3 -m venv {root}/v-{name} && "
+                f"{root}/v-{name}/bin/pip install numpy {package}\n"
             )
             if peer.also:
-                sys.stdout.write(f"{place}/v-{name}/bin/pip install '{peer.also}'\n")
+                sys.stdout.write(f"{root}/v-{name}/bin/pip install '{peer.also}'\n")
         return
     for name in names or PEERS:
-        sys.stdout.write(_row(name, PEERS[name], place / f"v-{name}") + "\n")
+        sys.stdout.write(_row(name, PEERS[name], root / f"v-{name}") + "\n")
         sys.stdout.flush()
 
 
 def _row(name: str, peer: Peer, venv: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        whole, broken = (_laid_out(name, peer, Path(folder, one), venv) for one in ("a", "b"))
+        whole, broken = (
+            _laid_out(name, peer, Path(folder, subfolder), venv) for subfolder in ("a", "b")
+        )
         began = time.monotonic()
         code = _said(peer.command, whole, venv)
         took_s = time.monotonic() - began
@@ -172,11 +174,11 @@ def _kill(command: str, folder: Path, venv: Path) -> None:
 
 def _below(pid: int) -> list[int]:
     """A process and all that descend from it, the eldest first."""
-    found = [pid]
+    pids = [pid]
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in tasks.read_text().split():
-            found += _below(int(child))
-    return found
+            pids += _below(int(child))
+    return pids
 
 
 def _steps(folder: Path) -> int:

@@ -22,8 +22,8 @@ def parent(tmp_path, monkeypatch, capsys):
 
 
 def _runs(folder):
-    found = [path for path in folder.glob("runs/*/2*") if not path.is_symlink()]
-    return sorted(found, key=lambda path: json.loads((path / "run.json").read_text())["created"])
+    paths = [path for path in folder.glob("runs/*/2*") if not path.is_symlink()]
+    return sorted(paths, key=lambda path: json.loads((path / "run.json").read_text())["created"])
 
 
 def test_the_newest_run_is_forked_from_the_named_epoch_with_other_values(parent, tmp_path, capsys):
@@ -31,8 +31,8 @@ def test_the_newest_run_is_forked_from_the_named_epoch_with_other_values(parent,
 
     assert invoke(["fork", f"{parent.name}@2", "--set", "params.rate=0.25"]) == 0
 
-    said = capsys.readouterr().err
-    assert f"forked from walk/{parent.name}, epoch 2" in said
+    errors = capsys.readouterr().err
+    assert f"forked from walk/{parent.name}, epoch 2" in errors
     child = _runs(tmp_path)[1]
     assert list(epochs(child)) == [2, 3, 4]
     assert blobs(epochs(child)[2]) == before[2]
@@ -79,11 +79,11 @@ def test_the_refusal_of_drift_names_a_fork_that_works(parent, tmp_path, capsys):
     assert invoke(["run", "walk.yaml", "--resume", "never", "--max-epochs", "1", "-q"]) == 75
     (tmp_path / "walk.yaml").write_text(SPEC.replace("rate: 0.5", "rate: 0.25"))
     assert invoke(["run", "walk.yaml", "--resume", "auto"]) == 5
-    said = capsys.readouterr().err
-    command = said.partition("in a new run: jobrun ")[2].split()
+    errors = capsys.readouterr().err
+    command = errors.partition("in a new run: jobrun ")[2].split()
     assert command[0] == "fork"
 
     assert invoke([*command, "-q"]) == 0
 
-    resume = said.partition("all the same: jobrun ")[2].partition(" · ")[0].split()
+    resume = errors.partition("all the same: jobrun ")[2].partition(" · ")[0].split()
     assert invoke([*resume, "-q"]) == 0

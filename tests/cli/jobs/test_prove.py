@@ -34,19 +34,19 @@ def spec(tmp_path, monkeypatch):
 def test_a_proof_ends_with_a_table_and_a_sentence(spec, capsys):
     assert invoke(["prove", "grow.yaml", "--kills", "4", "--jobs", "1"]) == 0
 
-    said = capsys.readouterr().out
-    assert said.startswith("killed  ")
-    assert "at a random instant" in said
+    output = capsys.readouterr().out
+    assert output.startswith("killed  ")
+    assert "at a random instant" in output
     assert re.search(
         r"^proven: \d of 4 copies were killed before they finished, and \d of them"
         r" continued from a saved epoch; each ended with the blobs",
-        said,
+        output,
         re.MULTILINE,
     )
 
 
 @pytest.mark.parametrize(
-    ("landed", "loaded", "said"),
+    ("landed", "loaded", "words"),
     [
         ([True, True], [3, 0], "proven: 2 of 2 copies"),
         ([True, False], [3, 0], "1 had finished before the kill and do not count"),
@@ -56,7 +56,7 @@ def test_a_proof_ends_with_a_table_and_a_sentence(spec, capsys):
             "(--kills 6)"),
     ],
 )  # fmt: skip
-def test_too_few_kills_show_nothing_and_are_no_fault(landed, loaded, said):
+def test_too_few_kills_show_nothing_and_are_no_fault(landed, loaded, words):
     trial = Trial(0, (AtTime(0.1),))
     outcomes = tuple(
         Outcome(trial, (hit,), epoch) for hit, epoch in zip(landed, loaded, strict=True)
@@ -65,7 +65,7 @@ def test_too_few_kills_show_nothing_and_are_no_fault(landed, loaded, said):
     proof = Proof(True, reference, None, outcomes, ())
 
     request = ProofRequest((), None, Path(), (), Path())
-    assert said in _sum(proof, request)
+    assert words in _sum(proof, request)
     assert proof.holds == _sum(proof, request).startswith("proven")
 
 
@@ -73,11 +73,11 @@ def test_too_few_kills_show_nothing_and_are_no_fault(landed, loaded, said):
 def test_the_same_as_json(spec, capsys):
     assert invoke(["prove", "grow.yaml", "--kills", "2", "--json", "--epochs", "2"]) == 0
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["schema"] == "jobrun.proof/1"
-    assert said["proven"] is True
-    assert said["reached"]["runner.epoch-ended"] == 2
-    assert len(said["copies"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "jobrun.proof/1"
+    assert document["proven"] is True
+    assert document["reached"]["runner.epoch-ended"] == 2
+    assert len(document["copies"]) == 2
 
 
 @pytest.mark.long
@@ -87,14 +87,14 @@ def test_what_breaks_the_promise_is_named_with_blob_epoch_and_step(spec, capsys)
 
     assert invoke(["prove", "grow.yaml", "--kills", "12", "--jobs", "1"]) == 8
 
-    said = capsys.readouterr().out
-    assert "NOT PROVEN: " in said
-    assert "DIFFERENT: local.x after epoch" in said
-    assert "the last step of an epoch that writes it: epoch/step" in said
+    output = capsys.readouterr().out
+    assert "NOT PROVEN: " in output
+    assert "DIFFERENT: local.x after epoch" in output
+    assert "the last step of an epoch that writes it: epoch/step" in output
 
 
 @pytest.mark.long
-def test_a_job_that_differs_by_itself_is_told_apart_from_a_lost_promise(spec, capsys):
+def test_a_job_that_is_not_repeatable_is_distinguished_from_a_lost_promise(spec, capsys):
     spec.write_text(SPEC % '{call: "time:time_ns", out: y}, "x = x + y"')
 
     assert invoke(["prove", "grow.yaml", "--kills", "4"]) == 8
@@ -175,10 +175,10 @@ def ported(tmp_path, monkeypatch):
 def test_a_job_that_writes_what_the_original_program_writes_is_proven(ported, capsys):
     assert invoke([*AGAINST, "--artifact", "w.npy", "--artifact", "all.npz"]) == 0
 
-    said = capsys.readouterr().out
-    assert "w.npy: the same as that of 'python original.py'" in said
-    assert "all.npz: the same as that of 'python original.py'" in said
-    assert said.rstrip().endswith("; it writes what the original program writes")
+    output = capsys.readouterr().out
+    assert "w.npy: the same as that of 'python original.py'" in output
+    assert "all.npz: the same as that of 'python original.py'" in output
+    assert output.rstrip().endswith("; it writes what the original program writes")
 
 
 @pytest.mark.long
@@ -187,9 +187,11 @@ def test_a_last_bit_that_differs_from_the_original_program_is_named(ported, caps
 
     assert invoke([*AGAINST, "--artifact", "all.npz", "--json"]) == 8
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["proven"] is False
-    assert re.fullmatch(r"w\[7\]: it is -?0\.\d+, not -?0\.\d+", said["unlike_original"]["all.npz"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["proven"] is False
+    assert re.fullmatch(
+        r"w\[7\]: it is -?0\.\d+, not -?0\.\d+", document["unlike_original"]["all.npz"]
+    )
 
 
 @pytest.mark.long
@@ -204,13 +206,13 @@ def test_what_was_there_before_is_not_what_the_job_has_written(ported, capsys):
 
 
 @pytest.mark.long
-def test_an_original_program_that_fails_is_told_in_its_words(ported, capsys):
+def test_a_failing_original_program_is_reported_with_its_output(ported, capsys):
     (ported / "original.py").write_text("raise SystemExit('no data')")
 
     assert invoke([*AGAINST, "--artifact", "w.npy"]) == 8
 
-    said = capsys.readouterr().err
-    assert "error[E481] 'python original.py' fails with exit code 1: no data" in said
+    errors = capsys.readouterr().err
+    assert "error[E481] 'python original.py' fails with exit code 1: no data" in errors
 
 
 @pytest.mark.parametrize(

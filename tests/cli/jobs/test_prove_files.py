@@ -113,19 +113,19 @@ stop: [epochs: 3]
 
 def facts(folder: Path) -> dict[str, tuple[object, ...]]:
     """Return bytes, mode and times of all that is below a folder, but for runs."""
-    found = {}
+    by_name = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         status = path.lstat()
         content = path.read_bytes() if path.is_file() else None
         name = str(path.relative_to(folder))
-        found[name] = content, status.st_mode, status.st_mtime_ns, status.st_nlink
-    return found
+        by_name[name] = content, status.st_mode, status.st_mtime_ns, status.st_nlink
+    return by_name
 
 
 def prove(capsys, *words: str) -> tuple[int, str, str]:
     code = invoke(["prove", *words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 @pytest.fixture
@@ -157,13 +157,13 @@ def project(tmp_path, monkeypatch) -> Path:
 def test_no_file_of_the_user_changes_whatever_the_job_does_with_files(project, capsys, session):
     before = facts(project.parent)
 
-    code, said, errors = prove(
+    code, output, errors = prove(
         capsys, "habits.yaml", "--kills", "3", "--json", "--session", session,
         "--run-dir", str(project.parent.parent / f"{project.parent.name}-runs"), "--keep",
     )  # fmt: skip
 
     assert facts(project.parent) == before, errors
-    proof = json.loads(said)
+    proof = json.loads(output)
     assert code == (0 if proof["proven"] else 8)
     written = {
         "traj.csv", "jobs.db", "wal.db", "job.log", "beside.txt", "map.bin", "rows.h5", "old.txt",
@@ -265,11 +265,11 @@ def test_files_that_a_killed_copy_has_different_are_named(tmp_path, monkeypatch,
     Path("rows.yaml").write_text(ROWS)
     Path("traj.csv").write_text("precious\n")
 
-    code, said, _ = prove(capsys, "rows.yaml", "--kills", "6", "--jobs", "2")
+    code, output, _ = prove(capsys, "rows.yaml", "--kills", "6", "--jobs", "2")
 
     assert code == 8
-    assert "NOT PROVEN" in said
-    assert "DIFFERENT: the file traj.csv: " in said
+    assert "NOT PROVEN" in output
+    assert "DIFFERENT: the file traj.csv: " in output
     assert Path("traj.csv").read_text() == "precious\n"
     assert prove(capsys, "rows.yaml", "--kills", "6", "--without", "traj.*")[0] == 0
 
@@ -286,8 +286,8 @@ def test_without_landlock_changed_files_are_named_and_nothing_is_proven(
     Path("rows.py").write_text(f"def append(x):\n    open({str(target)!r}, 'a').write('x')\n")
     Path("rows.yaml").write_text(ROWS)
 
-    code, said, _ = prove(capsys, "rows.yaml", "--kills", "2")
+    code, output, _ = prove(capsys, "rows.yaml", "--kills", "2")
 
     assert code == 8
-    assert f"files of the job changed meanwhile: {target}" in said
-    assert "wrote (nothing here can prevent it)" in said
+    assert f"files of the job changed meanwhile: {target}" in output
+    assert "wrote (nothing here can prevent it)" in output

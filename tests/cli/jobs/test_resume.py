@@ -21,7 +21,7 @@ def run(tmp_path, monkeypatch, capsys):
     return only_run(tmp_path / "runs")
 
 
-def test_without_a_name_the_newest_unfinished_run_goes_on(run, capsys):
+def test_without_a_name_the_newest_unfinished_run_continues(run, capsys):
     assert invoke(["resume"]) == 0
     assert f"walk/{run.name} continues after epoch 2" in capsys.readouterr().err
     assert list(epochs(run)) == [0, 1, 2, 3, 4]
@@ -29,13 +29,13 @@ def test_without_a_name_the_newest_unfinished_run_goes_on(run, capsys):
     assert "no unfinished run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["path", "name", "job", "latest", "start"])
-def test_a_run_has_many_names(run, form, capsys):
+@pytest.mark.parametrize("kind", ["path", "name", "job", "latest", "start"])
+def test_a_run_has_many_names(run, kind, capsys):
     names = {
         "path": str(run), "name": run.name, "job": "walk", "latest": "latest",
         "start": run.name[:-1],
     }  # fmt: skip
-    assert invoke(["resume", names[form], "-q"]) == 0
+    assert invoke(["resume", names[kind], "-q"]) == 0
     assert max(epochs(run)) == 4
 
 
@@ -53,8 +53,8 @@ def test_going_back_to_an_epoch_puts_later_ones_aside(run, capsys):
 
 def test_a_changed_value_is_drift_unless_accepted(run, capsys):
     assert invoke(["resume", "--set", "params.rate=0.25"]) == 5
-    said = capsys.readouterr().err
-    assert "params.rate" in said
+    errors = capsys.readouterr().err
+    assert "params.rate" in errors
     assert invoke(["resume", "--set", "params.rate=0.25", "--accept-drift", "params.rate"]) == 0
 
 
@@ -93,7 +93,7 @@ def test_each_question_is_answered_and_nothing_changes(richer_run, capsys):
 
     assert invoke(["resume", "--dry-run"]) == 0
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         "epoch 2: the newest that is saved",
         "epochs: 2 of 4 have run, 2 remain",
@@ -107,17 +107,17 @@ def test_each_question_is_answered_and_nothing_changes(richer_run, capsys):
         "exit code 75",
         "overwritten  nothing",
     ):
-        assert words in said, words
+        assert words in output, words
     assert _files(richer_run) == before
 
 
 def test_as_json_for_programs(richer_run, capsys):
     assert invoke(["resume", "--dry-run", "--json", "--set", "params.rate=2.0"]) == 5
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["schema"] == "jobrun.forecast/1"
-    assert (said["epoch"], said["exit_code"], said["overwritten"]) == (2, 5, [])
-    (change,) = said["changes"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "jobrun.forecast/1"
+    assert (document["epoch"], document["exit_code"], document["overwritten"]) == (2, 5, [])
+    (change,) = document["changes"]
     assert (change["field"], change["class"], change["refused"]) == (
         "params.rate",
         "semantic",
@@ -129,30 +129,30 @@ def test_a_finished_run_says_that_nothing_is_left(richer_run, capsys):
     assert invoke(["resume", "-q"]) == 0
     assert invoke(["resume", "latest", "--dry-run"]) == 0
 
-    said = capsys.readouterr().out
-    assert "nowhere: the run has finished" in said
-    assert "exit code 0" in said
+    output = capsys.readouterr().out
+    assert "nowhere: the run has finished" in output
+    assert "exit code 0" in output
 
 
-def test_damage_and_what_goes_to_superseded_are_told(richer_run, capsys):
+def test_damage_and_epochs_that_go_to_superseded_are_reported(richer_run, capsys):
     path = epochs(richer_run)[2] / "local.h5"
     path.write_bytes(path.read_bytes()[:-9])
 
     assert invoke(["resume", "--dry-run"]) == 0
 
-    said = capsys.readouterr().out
-    assert "from         epoch 1" in said
-    assert "skipped      epoch 2: " in said
-    assert "to superseded/: epoch 2 (damaged)" in said
+    output = capsys.readouterr().out
+    assert "from         epoch 1" in output
+    assert "skipped      epoch 2: " in output
+    assert "to superseded/: epoch 2 (damaged)" in output
     assert 2 in epochs(richer_run)
 
 
-def test_going_back_is_told_before_it_is_done(richer_run, capsys):
+def test_going_back_is_forecast(richer_run, capsys):
     assert invoke(["resume", "--dry-run", "--epoch", "0"]) == 0
 
-    said = capsys.readouterr().out
-    assert "epoch 0: it was asked for" in said
-    assert "to superseded/: epoch 1, epoch 2" in said
+    output = capsys.readouterr().out
+    assert "epoch 0: it was asked for" in output
+    assert "to superseded/: epoch 1, epoch 2" in output
 
 
 def test_an_epoch_that_cannot_be_had_is_refused(richer_run, capsys):

@@ -48,11 +48,11 @@ def test_values_and_options_reach_the_job(spec, tmp_path, capsys):
     assert json.loads(printed.out)["epoch"] == 6
 
 
-def test_a_limit_of_this_call_stops_early_and_auto_goes_on(spec, tmp_path, capsys):
+def test_a_limit_of_this_call_stops_early_and_auto_continues(spec, tmp_path, capsys):
     assert invoke(["run", "walk.yaml", "--max-epochs", "2"]) == 75
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     run = only_run(tmp_path / "runs")
-    assert f"next: jobrun resume runs/walk/{run.name}" in said
+    assert f"next: jobrun resume runs/walk/{run.name}" in errors
     assert list(epochs(run)) == [0, 1, 2]
     assert invoke(["run", "walk.yaml", "--resume", "auto"]) == 0
     assert "continues after epoch 2" in capsys.readouterr().err
@@ -65,8 +65,8 @@ def test_must_needs_a_run_and_never_starts_another(spec, tmp_path, capsys):
     assert invoke(["run", "walk.yaml", "--resume", "must"]) == 4
     assert invoke(["run", "walk.yaml", "--max-epochs", "1"]) == 75
     assert invoke(["run", "walk.yaml"]) == 2
-    said = capsys.readouterr().err
-    assert "is unfinished" in said
+    errors = capsys.readouterr().err
+    assert "is unfinished" in errors
     assert invoke(["run", "walk.yaml", "--resume", "never", "-q"]) == 0
     runs = [path for path in (tmp_path / "runs" / "walk").iterdir() if not path.is_symlink()]
     assert len(runs) == 2
@@ -75,35 +75,35 @@ def test_must_needs_a_run_and_never_starts_another(spec, tmp_path, capsys):
 def test_an_invalid_spec_is_shown_with_its_line_and_leaves_nothing(spec, tmp_path, capsys):
     spec.write_text(SPEC.replace("  - epochs: 4", "  - epoch: 4"))
     assert invoke(["run", "walk.yaml"]) == 3
-    said = capsys.readouterr().err
-    assert "walk.yaml:17:5  stop[0].epoch: unknown key" in said
-    assert "did you mean 'epochs'?" in said
+    errors = capsys.readouterr().err
+    assert "walk.yaml:17:5  stop[0].epoch: unknown key" in errors
+    assert "did you mean 'epochs'?" in errors
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_wrong_value_on_the_command_line_is_shown_as_given(spec, capsys):
     assert invoke(["run", "walk.yaml", "--set", "params.rate=fast"]) == 3
-    said = capsys.readouterr().err
-    assert "--set #1" in said
-    assert "params.rate=fast" in said
+    errors = capsys.readouterr().err
+    assert "--set #1" in errors
+    assert "params.rate=fast" in errors
 
 
 def test_an_expectation_that_does_not_hold_is_exit_code_9(spec, capsys):
     spec.write_text(SPEC + "expect:\n  - total > 1e9\n")
     assert invoke(["run", "walk.yaml"]) == 9
-    said = capsys.readouterr().err
-    assert "finished, but an expectation does not hold after epoch 4" in said
-    assert "'total > 1e9' does not hold" in said
+    errors = capsys.readouterr().err
+    assert "finished, but an expectation does not hold after epoch 4" in errors
+    assert "'total > 1e9' does not hold" in errors
     assert invoke(["resume", "walk", "-q"]) == 9
 
 
 def test_a_failing_step_is_exit_code_1_with_its_place(spec, capsys):
     spec.write_text(SPEC.replace("total + sum(x)", "total + x[epoch * 20]"))
     assert invoke(["run", "walk.yaml"]) == 1
-    said = capsys.readouterr().err
-    assert "walk.yaml:14:9" in said
-    assert "epoch/step/steps[1]" in said
-    assert "Traceback" not in said
+    errors = capsys.readouterr().err
+    assert "walk.yaml:14:9" in errors
+    assert "epoch/step/steps[1]" in errors
+    assert "Traceback" not in errors
 
 
 GIVEN: dict[str, Any] = {
@@ -125,7 +125,7 @@ def test_what_is_no_duration_is_refused(text):
         Duration().convert(text, None, None)
 
 
-def test_options_reach_the_runner_and_the_end_is_told(capsys):
+def test_options_reach_the_runner_and_the_end_is_printed(capsys):
     seen: list[RunOptions] = []
 
     def act(options, listener):
@@ -134,8 +134,8 @@ def test_options_reach_the_runner_and_the_end_is_told(capsys):
             listener(event)
         return RunResult(75, "/runs/job/x", 1, "3 epochs were asked for")
 
-    given = {**GIVEN, "epochs": 3, "time_s": 60.0, "epoch": 2, "accept": ("a",), "as_json": True}
-    assert run_under_progress(act, Shell({}), Path("there"), given) == 75
+    limits = {**GIVEN, "epochs": 3, "time_s": 60.0, "epoch": 2, "accept": ("a",), "as_json": True}
+    assert run_under_progress(act, Shell({}), Path("there"), limits) == 75
     expected = RunOptions(run_dir=Path("there"), epochs=3, time_s=60.0, epoch=2, accept=("a",))
     assert seen == [expected]
     printed = capsys.readouterr()

@@ -57,12 +57,12 @@ def test_files_that_several_points_of_a_sweep_write_are_named(folder, capsys, se
 
     assert invoke(words) == 0
 
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     both = ["k=1", "k=2"]
-    assert shared(said.out) == {"shell.txt": [], "traj.csv": both, "w.npy": both}
-    assert f"warning: k=1, k=2 write {folder / 'traj.csv'}" in said.err
-    assert f"warning: {folder / 'shell.txt'} has changed" in said.err
-    assert "write it below ${run.dir}" in said.err
+    assert shared(captured.out) == {"shell.txt": [], "traj.csv": both, "w.npy": both}
+    assert f"warning: k=1, k=2 write {folder / 'traj.csv'}" in captured.err
+    assert f"warning: {folder / 'shell.txt'} has changed" in captured.err
+    assert "write it below ${run.dir}" in captured.err
 
 
 @pytest.mark.long

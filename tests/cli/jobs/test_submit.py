@@ -78,7 +78,7 @@ def test_the_number_of_the_job_is_all_that_is_printed(capsys, folder, monkeypatc
         (["--", "one-more"], "E404"),
     ],
 )
-def test_what_cannot_be_submitted_is_told_before_anything_is(capsys, words, code):
+def test_an_invalid_submission_is_refused_before_anything_is_submitted(capsys, words, code):
     assert invoke(["submit", "j.yaml", "--print", *words]) == 2
     assert code in capsys.readouterr().err
 
@@ -136,7 +136,7 @@ def test_the_elements_of_an_array_are_a_sweep_for_other_commands(capsys, folder,
 )
 def test_an_array_that_cannot_be_is_refused_at_its_option(words, code, capsys, folder):
     assert invoke(["submit", "j.yaml", "--print", "--array", *words]) in (2, 3)
-    said = capsys.readouterr().err
-    assert f"error[{code}]" in said
-    assert "--array #1" in said or "--hosts" in said
+    errors = capsys.readouterr().err
+    assert f"error[{code}]" in errors
+    assert "--array #1" in errors or "--hosts" in errors
     assert not (folder / "runs").exists()

@@ -27,9 +27,9 @@ def folder(tmp_path, monkeypatch):
 
 def failed(capsys, *words):
     code = invoke(["sweep", "grow.yaml", *words])
-    said = capsys.readouterr()
-    assert said.out == ""
-    return code, said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err
 
 
 def results(folder):
@@ -51,9 +51,9 @@ def test_points_are_ordinary_runs_and_what_failed_is_all_that_runs_again(folder,
 
     assert invoke(words) == 1
     first = json.loads(capfd.readouterr().out)
-    assert [one["state"] for one in first["points"]] == ["finished", "failed"]
+    assert [entry["state"] for entry in first["points"]] == ["finished", "failed"]
     assert first["best"]["values"] == {"k": 2}
-    kept = {run.record.job: run.record for run in runs(folder / "runs")}
+    first_records = {run.record.job: run.record for run in runs(folder / "runs")}
     assert invoke(["runs", "--tag", "sweep=grow", "--tag", "k=2"]) == 0
     listed = capfd.readouterr().out.splitlines()
     assert (len(listed), listed[0].startswith("sweep grow")) == (2, True)
@@ -61,13 +61,15 @@ def test_points_are_ordinary_runs_and_what_failed_is_all_that_runs_again(folder,
     # What fails is mended in a way that is no drift: the limit of the epochs.
     assert invoke([*words, "--epochs", "2"]) == 0
     second = json.loads(capfd.readouterr().out)
-    assert [one["state"] for one in second["points"]] == ["finished", "finished"]
-    assert [one["run"] for one in second["points"]] == [one["run"] for one in first["points"]]
-    assert len(runs(folder / "runs")) == len(kept) == 2
+    assert [entry["state"] for entry in second["points"]] == ["finished", "finished"]
+    assert [entry["run"] for entry in second["points"]] == [
+        entry["run"] for entry in first["points"]
+    ]
+    assert len(runs(folder / "runs")) == len(first_records) == 2
 
 
 def test_what_makes_no_sense_is_refused_before_anything_is_made(folder, capsys):
-    for words, code, said in [
+    for arguments, code, message in [
         (["--grid", "kk=1,2"], 3, "did you mean 'k'"),
         (["--grid", "k=1,x"], 3, "error[E036] --grid #1"),
         (["--grid", "k"], 2, "error[E435]"),
@@ -78,16 +80,16 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(folder, capsys):
         (["--random", "3"], 2, "no axis is given"),
         (["--grid", "k=1", "--watch"], 2, "add --status"),
     ]:
-        found, text = failed(capsys, *words)
-        assert (found, said in text) == (code, True), text
+        exit_code, text = failed(capsys, *arguments)
+        assert (exit_code, message in text) == (code, True), text
     assert not (folder / "runs").exists()
 
 
 def test_two_sweeps_of_one_name_do_not_run_at_a_time(folder, capsys):
-    place = sweep_folder(folder / "runs", "grow")
-    place.mkdir(parents=True)
+    sweep_directory = sweep_folder(folder / "runs", "grow")
+    sweep_directory.mkdir(parents=True)
 
-    with RunLock.acquire(place):
+    with RunLock.acquire(sweep_directory):
         code, text = failed(capsys, "--grid", "k=1")
 
     assert code == 6
@@ -97,18 +99,18 @@ def test_two_sweeps_of_one_name_do_not_run_at_a_time(folder, capsys):
 def test_status_shows_points_that_have_not_begun(folder, capsys):
     code = invoke(["sweep", "grow.yaml", "--grid", "k=1,2", "--status"])
 
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert code == 0
-    assert said.out.count("not started") == 3
-    assert "0 of 2 points finished, 2 not started" in said.out
+    assert captured.out.count("not started") == 3
+    assert "0 of 2 points finished, 2 not started" in captured.out
     assert not (folder / "runs").exists()
 
 
 @pytest.mark.long
 def test_a_sweep_that_is_killed_and_repeated_ends_as_an_unbroken_one(folder, tmp_path_factory):
     whole = tmp_path_factory.mktemp("whole")
-    for place in (folder, whole):
-        path = grow_spec(place)
+    for directory in (folder, whole):
+        path = grow_spec(directory)
         text = path.read_text().replace("    steps:\n", "    steps:\n" + SLOW)
         path.write_text(text.replace("epochs: 3", "epochs: 12"))
     words = [*JOBRUN, "sweep", "grow.yaml", "--grid", "k=1,2,3", "--grid", "rate=0.1,0.7"]
@@ -138,7 +140,7 @@ def test_a_sweep_that_is_killed_and_repeated_ends_as_an_unbroken_one(folder, tmp
     assert len(runs(folder / "runs")) == 6
 
 
-def test_its_runs_are_told_where_nodes_run_and_what_losses_are_borne(folder, monkeypatch):
+def test_its_runs_get_the_session_and_the_maximum_of_failures(folder, monkeypatch):
     words = []
 
     class Noting:
@@ -155,9 +157,9 @@ def test_its_runs_are_told_where_nodes_run_and_what_losses_are_borne(folder, mon
 
 
 def test_a_watched_sweep_ends_when_nothing_runs(folder, capsys, monkeypatch):
-    place = sweep_folder(folder / "runs", "grow")
-    place.mkdir(parents=True)
-    lock = RunLock.acquire(place)
+    sweep_directory = sweep_folder(folder / "runs", "grow")
+    sweep_directory.mkdir(parents=True)
+    lock = RunLock.acquire(sweep_directory)
     monkeypatch.setattr("time.sleep", lambda seconds: lock.release())
 
     assert invoke(["sweep", "grow.yaml", "--grid", "k=1,2", "--status", "--watch"]) == 0

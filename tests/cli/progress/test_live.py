@@ -48,18 +48,18 @@ def test_long_lines_are_cut_not_folded():
     assert len(_drawn(state, 60).splitlines()) == len(_drawn(state, 400).splitlines())
 
 
-def test_what_is_said_once_stays_on_the_screen(capsys):
+def test_messages_printed_once_stay_on_the_screen(capsys):
     progress = LiveProgress(Shell({}), RunState(clock=Clock()))
     with progress:
         for event in [started(), Noted("uses the checkpoint of epoch 3"), *epoch(1, 0.5)]:
             progress(event)
         progress(GroupStarted("exit", 1, ("result",)))
         progress(logged("purity 79%", "exit"))
-    said = capsys.readouterr().err
-    assert "job/brisk-heron starts" in said
-    assert "uses the checkpoint of epoch 3" in said
-    assert "lloyd: purity 79%" in said
-    assert "pass 1" not in said
+    errors = capsys.readouterr().err
+    assert "job/brisk-heron starts" in errors
+    assert "uses the checkpoint of epoch 3" in errors
+    assert "lloyd: purity 79%" in errors
+    assert "pass 1" not in errors
 
 
 def test_nothing_is_drawn_before_the_run_started():
@@ -78,7 +78,7 @@ def _busy(nodes=("a", "b"), seconds=2.0):
     return state
 
 
-def test_each_node_shows_its_tasks_and_how_they_stand():
+def test_each_node_shows_its_tasks_and_their_states():
     drawn = _drawn(_busy(), 80)
 
     assert "a      ✓ read 2.0 s   · fit" in drawn
@@ -157,7 +157,7 @@ def terminal():
     return Terminal()
 
 
-def test_what_is_said_stays_above_what_is_redrawn(terminal):
+def test_messages_stay_above_the_redrawn_display(terminal):
     lines = ["one\ntwo"]
     screen = Screen(terminal.console, lambda: Text(lines[0]))
 

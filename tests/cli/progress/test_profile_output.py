@@ -63,8 +63,8 @@ def test_instances_nodes_and_files_follow():
 def test_without_the_option_nothing_is_changed():
     options = RunOptions()
     with profile_run(False, Shell({})) as attach:
-        given, listener = attach(options, ignore)
-    assert given is options
+        attached, listener = attach(options, ignore)
+    assert attached is options
     assert listener is ignore
 
 
@@ -108,5 +108,5 @@ def test_the_tables_are_printed_when_the_display_has_left_the_terminal(
 
     assert invoke(["run", "small.yaml", "--profile"]) == 0
 
-    said = capsys.readouterr().err
-    assert said.index("the display ends") < said.index("profile: time of each step")
+    errors = capsys.readouterr().err
+    assert errors.index("the display ends") < errors.index("profile: time of each step")

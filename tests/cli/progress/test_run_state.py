@@ -29,7 +29,7 @@ def test_an_epoch_leaves_its_metric_its_checkpoint_and_its_last_line():
     assert state.ended is not None
 
 
-def test_the_rest_is_what_the_epochs_so_far_took_on_average():
+def test_remaining_time_is_the_average_of_the_epochs_so_far():
     state = RunState(clock=Clock())
     state.update(started(total=10))
     assert state.remaining_s is None
@@ -73,7 +73,7 @@ def _two(state):
 
 
 def _states(state):
-    return [(one.task, one.state) for one in state.tasks()]
+    return [(task.task, task.state) for task in state.tasks()]
 
 
 def test_a_task_runs_as_soon_as_those_it_needs_have_ended():
@@ -88,7 +88,7 @@ def test_a_task_runs_as_soon_as_those_it_needs_have_ended():
     assert _states(state) == [("a", "ended"), ("b", "failed")]
 
 
-def test_an_attempt_that_does_not_count_starts_all_tasks_anew():
+def test_a_discarded_attempt_starts_all_tasks_again():
     state = RunState(clock=Clock())
     _two(state)
     state.update(TaskEnded("a", "x", 1, 0.5, failed=True))

@@ -57,7 +57,7 @@ def run(tmp_path, monkeypatch):
         ([], None),
     ],
 )
-def test_who_fails_says_what_is_kept(events, epoch_saved, monkeypatch):
+def test_a_failure_names_the_saved_epoch(events, epoch_saved, monkeypatch):
     monkeypatch.setattr(Path, "is_file", lambda path: path.name == "run.json")
     state = RunState()
     error = TaskFailedError.of("E200", "it broke")
@@ -66,12 +66,12 @@ def test_who_fails_says_what_is_kept(events, epoch_saved, monkeypatch):
     with pytest.raises(TaskFailedError), note_saved_epoch(state):
         raise error
 
-    said = getattr(error, "__notes__", [])
+    notes = getattr(error, "__notes__", [])
     words = f"epoch {epoch_saved} is saved; to continue: jobrun resume "
-    assert [note.startswith(words) for note in said] == [True] * (epoch_saved is not None)
+    assert [note.startswith(words) for note in notes] == [True] * (epoch_saved is not None)
 
 
-def test_who_fails_names_no_run_that_was_moved_away():
+def test_a_failure_names_no_run_that_was_moved_away():
     assert render_saved_epoch(3, "/runs/gone") == (
         "epoch 3 was saved in /runs/gone, which no longer exists"
     )
@@ -108,13 +108,13 @@ def test_an_artifact_too_long_for_the_terminal_is_named_within_its_run(state, ru
 def test_the_end_names_the_next_command(state, run, capsys, code, word, then):
     fault = Fault("E364", "'loss < 0.1' does not hold", "change the expectation")
     print_summary(RunResult(code, run, 2, "", (fault,)), state, Shell({}), 0)
-    said = capsys.readouterr().err
-    assert said.startswith(word)
-    assert then in said
-    assert ("does not hold" in said) == (code == 9)
+    errors = capsys.readouterr().err
+    assert errors.startswith(word)
+    assert then in errors
+    assert ("does not hold" in errors) == (code == 9)
 
 
-def test_what_the_runner_says_of_an_early_end_is_not_said_twice(state, run):
+def test_the_runners_message_of_an_early_end_is_not_printed_twice(state, run):
     reason = "stopped (signal SIGTERM): epoch 2 is the last that ran, epoch 2 is saved"
     assert render_summary(RunResult(75, run, 2, reason), state)[0] == (
         "stopped early (signal SIGTERM): epoch 2 is the last that ran, epoch 2 is saved"

@@ -27,9 +27,9 @@ from tests.support.sample_events import Clock, written
 from tests.support.sweeps import outcome, planned
 
 
-def state(**given):
+def state(**changes):
     clock = Clock()
-    values = {"count": 4, "done": 1, "todo": 3, "jobs": 2} | given
+    values = {"count": 4, "done": 1, "todo": 3, "jobs": 2} | changes
     return SweepState(clock=clock, started_at=clock.now, **values), clock
 
 
@@ -100,9 +100,9 @@ def test_what_ended_stays_on_the_screen(capsys):
     with LiveSweep(Shell({}), SweepState(2, 0, 2, 1)) as progress:
         progress.listen(PointEnded(planned(k=1), 0))
 
-    said = capsys.readouterr().err
-    assert "2 points: 2 to run, 1 at a time" in said
-    assert "[1 of 2] k=1: finished" in said
+    errors = capsys.readouterr().err
+    assert "2 points: 2 to run, 1 at a time" in errors
+    assert "[1 of 2] k=1: finished" in errors
 
 
 AIM = Objective("x")
@@ -149,9 +149,9 @@ def test_what_is_long_gives_way_in_eighty_columns(capsys):
 
 def test_metrics_without_room_are_left_out_and_named_and_no_word_is_cut(capsys):
     names = [f"a_metric_with_a_long_name_{at}" for at in range(4)]
-    one = replace(outcome(x=3.0, k=1), metrics=dict.fromkeys(("x", *names), 1.5))
+    point_outcome = replace(outcome(x=3.0, k=1), metrics=dict.fromkeys(("x", *names), 1.5))
 
-    print_results([one], AIM, _Terminal({}))
+    print_results([point_outcome], AIM, _Terminal({}))
 
     out = capsys.readouterr().out.splitlines()
     assert out[1].split()[:4] == ["*", "1", "finished", "3"]
@@ -160,7 +160,7 @@ def test_metrics_without_room_are_left_out_and_named_and_no_word_is_cut(capsys):
     assert max(map(len, out)) <= 80
 
 
-def test_bars_stand_in_the_order_of_rank():
+def test_bars_are_in_the_order_of_rank():
     lines = render_plot(rank_outcomes(SOME, AIM), AIM, 80)
 
     assert lines[1] == "x"
@@ -170,18 +170,18 @@ def test_bars_stand_in_the_order_of_rank():
 
 
 def test_one_axis_of_numbers_gives_a_chart():
-    found = [outcome(x=float(k * k), k=k) for k in (3, 1, 2)]
+    outcomes = [outcome(x=float(k * k), k=k) for k in (3, 1, 2)]
 
-    lines = render_plot(rank_outcomes(found, AIM), AIM, 80)
+    lines = render_plot(rank_outcomes(outcomes, AIM), AIM, 80)
 
     assert lines[1] == "x over k"
     assert lines[-1].split() == ["1", "3"]
 
 
 def test_an_axis_of_magnitudes_is_drawn_in_powers_of_ten():
-    found = [outcome(x=rate, rate=rate) for rate in (0.001, 0.01, 0.1)]
+    outcomes = [outcome(x=rate, rate=rate) for rate in (0.001, 0.01, 0.1)]
 
-    lines = render_plot(rank_outcomes(found, AIM), AIM, 80)
+    lines = render_plot(rank_outcomes(outcomes, AIM), AIM, 80)
 
     assert lines[1] == "x over rate (powers of 10)"
     assert lines[-1].split() == ["-3", "-1"]
@@ -219,6 +219,6 @@ def test_a_pipe_gets_no_colours_and_whole_rows(capsys, monkeypatch):
 
     print_results([long], AIM, Shell({}))
 
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert "x" * 150 in said
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert "x" * 150 in output

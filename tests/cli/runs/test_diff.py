@@ -20,12 +20,12 @@ def run(tmp_path, monkeypatch):
 def test_two_epochs_of_a_run_differ_by_so_much(capsys):
     assert invoke(["diff", "shrink@1", "shrink@2"]) == 0
 
-    said = capsys.readouterr().out
-    assert "state after epoch 1 | 2" in said
-    assert "x  1 of 1 differ, max 2, relative norm 5.00e-01" in said
+    output = capsys.readouterr().out
+    assert "state after epoch 1 | 2" in output
+    assert "x  1 of 1 differ, max 2, relative norm 5.00e-01" in output
 
 
-def test_with_check_the_exit_code_tells(capsys):
+def test_with_check_the_exit_code_shows_a_difference(capsys):
     assert invoke(["diff", "shrink@1", "shrink@1", "--check"]) == 0
     assert "1 of 1 blobs have the same bits" in capsys.readouterr().out
     assert invoke(["diff", "shrink@1", "shrink@2", "--check"]) == 8
@@ -34,9 +34,9 @@ def test_with_check_the_exit_code_tells(capsys):
 def test_the_same_as_json(capsys):
     assert invoke(["diff", "shrink@1", "shrink@2", "--json"]) == 0
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["state_is_equal"] is False
-    assert said["state"][0]["largest"] == 2.0
+    document = json.loads(capsys.readouterr().out)
+    assert document["state_is_equal"] is False
+    assert document["state"][0]["largest"] == 2.0
 
 
 def test_a_run_against_its_spec_as_it_is_now(tmp_path, capsys):
@@ -57,13 +57,13 @@ def test_one_thing_to_compare_with_is_needed(words, capsys):
 
 
 def test_a_difference_says_how_many_how_far_and_how_far_in_steps_of_the_type():
-    how = compare_values(np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)]))
+    difference = compare_values(np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)]))
 
-    assert render_difference(how).startswith("1 of 2 differ, max ")
-    assert ", 1 ULP, relative norm " in render_difference(how)
+    assert render_difference(difference).startswith("1 of 2 differ, max ")
+    assert ", 1 ULP, relative norm " in render_difference(difference)
 
 
-def test_a_type_that_differs_is_said_in_words():
+def test_a_different_type_is_described():
     assert "float32" in render_difference(compare_values(np.zeros(2), np.zeros(2, np.float32)))
 
 

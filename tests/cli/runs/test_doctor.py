@@ -10,17 +10,17 @@ from jobrun.tools.doctor import Finding
 def test_what_was_found_is_a_table(tmp_path, capsys):
     assert invoke(["doctor", "--run-dir", str(tmp_path)]) == 0
 
-    said = capsys.readouterr().out
-    assert "ok    jobrun" in said
-    assert "fsync" in said
+    output = capsys.readouterr().out
+    assert "ok    jobrun" in output
+    assert "fsync" in output
 
 
 def test_the_same_as_json(tmp_path, capsys):
     assert invoke(["doctor", "--run-dir", str(tmp_path), "--json"]) == 0
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["schema"] == "jobrun.doctor/1"
-    assert {"topic", "text", "verdict", "mend"} == set(said["findings"][0])
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "jobrun.doctor/1"
+    assert {"topic", "text", "verdict", "mend"} == set(document["findings"][0])
 
 
 def test_something_bad_is_the_exit_code_of_the_environment(monkeypatch, capsys):

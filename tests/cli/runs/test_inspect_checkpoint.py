@@ -59,7 +59,7 @@ def test_json_has_a_schema_and_all_numbers(run, capsys):
     assert node["blobs"][0]["value"] == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
-def test_what_is_not_there_is_told_with_what_is(run, capsys):
+def test_a_missing_name_is_reported_with_those_that_exist(run, capsys):
     assert invoke(["inspect-checkpoint", "job@7"]) == 4
     assert "there are 0, 1" in capsys.readouterr().err
     assert invoke(["inspect-checkpoint", "job", "--blob", "D"]) == 2
@@ -151,6 +151,6 @@ def test_drawings_fit_the_terminal(tmp_path):
 
 def test_a_checkpoint_of_single_values_says_that_there_is_nothing_to_draw(tmp_path):
     newest = make_report(tmp_path).stored.newest
-    files = tuple(type(one)(one.path, one.size_bytes, one.header, ()) for one in newest.files)
+    files = tuple(type(file)(file.path, file.size_bytes, file.header, ()) for file in newest.files)
 
     assert "nothing to plot" in draw_blobs(newest, files, (80, 20), colours=False)[-1]

@@ -50,7 +50,7 @@ def test_the_last_lines_of_a_long_log_are_found_from_its_end(run, capsys):
     assert capsys.readouterr().out.splitlines() == ["second", "third"]
 
 
-def test_a_task_that_said_nothing_is_an_error_with_the_nearest_name(run, capsys):
+def test_a_task_without_log_is_an_error_with_the_nearest_name(run, capsys):
     assert invoke(["logs", "latest", "halv"]) == 2
     assert "did you mean 'halve'" in capsys.readouterr().err
 

@@ -16,13 +16,13 @@ def run(tmp_path, monkeypatch):
     return make_run(tmp_path)
 
 
-def said(capsys, *words):
+def print_metrics(capsys, *words):
     assert invoke(["metrics", *words]) == 0
     return capsys.readouterr().out
 
 
 def test_the_table_has_a_line_per_epoch(capsys):
-    lines = said(capsys).splitlines()
+    lines = print_metrics(capsys).splitlines()
 
     assert [line.split() for line in lines] == [
         ["epoch", "x"],
@@ -37,29 +37,32 @@ def test_many_metrics_are_tables_below_each_other_that_fit_the_terminal(run, cap
     line = (run.path / "metrics.jsonl").read_text().splitlines()[0]
     more = [json.loads(line) | {"name": f"metric-{at}-{'x' * 20}"} for at in range(5)]
     with (run.path / "metrics.jsonl").open("a") as file:
-        file.writelines(f"{json.dumps(one)}\n" for one in more)
+        file.writelines(f"{json.dumps(record)}\n" for record in more)
     monkeypatch.setattr(Shell, "result_width", 80)
 
-    lines = said(capsys).splitlines()
+    lines = print_metrics(capsys).splitlines()
 
     assert max(map(len, lines)) <= 80
     heads = [line.split() for line in lines if "epoch" in line]
     assert len(heads) == 3
-    assert [name for head in heads for name in head[1:]] == ["x", *(one["name"] for one in more)]
+    assert [name for head in heads for name in head[1:]] == [
+        "x",
+        *(record["name"] for record in more),
+    ]
 
 
 def test_only_the_last_epochs(capsys):
-    assert said(capsys, "latest", "--last", "1").split() == ["epoch", "x", "4", "0.5"]
+    assert print_metrics(capsys, "latest", "--last", "1").split() == ["epoch", "x", "4", "0.5"]
 
 
 def test_csv_and_json_are_for_programs(capsys):
-    assert said(capsys, "latest", "x", "--csv").splitlines()[1] == "1,4.0"
-    found = json.loads(said(capsys, "latest", "--json"))
-    assert found["epochs"][-1] == {"epoch": 4, "x": 0.5}
+    assert print_metrics(capsys, "latest", "x", "--csv").splitlines()[1] == "1,4.0"
+    document = json.loads(print_metrics(capsys, "latest", "--json"))
+    assert document["epochs"][-1] == {"epoch": 4, "x": 0.5}
 
 
 def test_a_chart_is_drawn(capsys):
-    lines = said(capsys, "latest", "--plot").splitlines()
+    lines = print_metrics(capsys, "latest", "--plot").splitlines()
 
     assert lines[0] == "x"
     assert lines[1].startswith("  4 ┤")
@@ -93,7 +96,7 @@ def test_further_epochs_of_a_live_run_are_printed_until_it_ends(run, capsys, mon
                 file.write(more)
 
     monkeypatch.setattr("time.sleep", sleep)
-    lines = said(capsys, "-f").splitlines()
+    lines = print_metrics(capsys, "-f").splitlines()
     assert [line.split() for line in lines] == [
         ["epoch", "x"],
         ["1", "4"],
@@ -104,7 +107,11 @@ def test_further_epochs_of_a_live_run_are_printed_until_it_ends(run, capsys, mon
 
 
 def test_a_run_that_has_ended_is_followed_as_it_is_printed(capsys):
-    assert said(capsys, "latest", "x", "-f") == said(capsys, "latest", "x")
-    assert said(capsys, "-f", "--csv", "--last", "2").splitlines() == ["epoch,x", "3,1.0", "4,0.5"]
+    assert print_metrics(capsys, "latest", "x", "-f") == print_metrics(capsys, "latest", "x")
+    assert print_metrics(capsys, "-f", "--csv", "--last", "2").splitlines() == [
+        "epoch,x",
+        "3,1.0",
+        "4,0.5",
+    ]
     assert invoke(["metrics", "latest", "y", "-f"]) == 2
     assert invoke(["metrics", "latest", "-f", "--plot"]) == 2

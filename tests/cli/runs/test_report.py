@@ -18,7 +18,7 @@ def run(tmp_path, monkeypatch):
     return make_run(tmp_path)
 
 
-def test_the_page_of_a_run_stands_in_its_directory(run, capsys):
+def test_the_page_of_a_run_is_written_to_its_directory(run, capsys):
     assert invoke(["report"]) == 0
     assert (run.path / "report.html").read_bytes().startswith(START)
     assert f"wrote runs/{run.name}/report.html (" in capsys.readouterr().err
@@ -37,7 +37,7 @@ def test_a_file_that_is_no_page_is_not_replaced(tmp_path, capsys):
     assert (tmp_path / "shrink.yaml").read_bytes() == before
 
 
-def test_a_comparison_stands_in_the_working_directory(run, tmp_path):
+def test_a_comparison_is_written_to_the_working_directory(run, tmp_path):
     other = make_run(tmp_path, "other", limit=1.0)
 
     assert invoke(["report", run.name, other.name]) == 0
@@ -64,7 +64,7 @@ def test_json_names_its_schema(capsys):
 
 
 @pytest.mark.long
-def test_files_for_tensorboard_stand_under_the_runs_name(run, tmp_path, capsys):
+def test_files_for_tensorboard_are_below_the_runs_name(run, tmp_path, capsys):
     assert invoke(["report", "--tensorboard", "tb"]) == 0
     assert len(list((tmp_path / "tb" / run.name).iterdir())) == 1
     assert "next: tensorboard --logdir tb" in capsys.readouterr().err

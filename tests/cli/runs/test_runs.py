@@ -19,13 +19,13 @@ def two(tmp_path, monkeypatch):
     return make_run(tmp_path, "good"), make_run(tmp_path, "bad", limit=3.0)
 
 
-def said(capsys, *words):
+def run_command(capsys, *words):
     assert invoke(list(words)) == 0
     return capsys.readouterr()
 
 
-def test_the_table_shows_how_each_run_stands(two, capsys):
-    head, good, empty, _, bad = said(capsys, "runs").out.splitlines()
+def test_the_table_shows_the_status_of_each_run(two, capsys):
+    head, good, empty, _, bad = run_command(capsys, "runs").out.splitlines()
 
     assert head.split() == ["good", "x", "status", "epoch", "age", "note"]
     assert (good.split()[1:4], empty) == (["0.5", "finished", "4"], "")
@@ -39,7 +39,7 @@ def test_equal_values_of_different_types_look_different_in_the_table(two, capsys
         record = replace(read_record(run.path), job="same", params={"x": value})
         write_record(run.path, record)
 
-    _, *rows = said(capsys, "runs", "--sort", "params.x").out.splitlines()
+    _, *rows = run_command(capsys, "runs", "--sort", "params.x").out.splitlines()
     assert {row.split()[1] for row in rows} == {"1", "True"}
 
 
@@ -55,19 +55,22 @@ def test_equal_values_of_different_types_look_different_in_the_table(two, capsys
     ],
 )
 def test_runs_are_chosen(two, capsys, words, jobs):
-    said(capsys, "runs", "tag", "good", "best")
+    run_command(capsys, "runs", "tag", "good", "best")
 
-    found = json.loads(said(capsys, "runs", *words, "--json").out)
+    document = json.loads(run_command(capsys, "runs", *words, "--json").out)
 
-    assert found["schema"] == "jobrun.runs/1"
-    assert [run["job"] for run in found["runs"]] == jobs
+    assert document["schema"] == "jobrun.runs/1"
+    assert [run["job"] for run in document["runs"]] == jobs
 
 
 def test_without_runs_the_directory_above_is_named(two, tmp_path, capsys, monkeypatch):
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
 
-    assert "no runs in runs; there is ../runs: add --run-dir ../runs" in said(capsys, "runs").err
+    assert (
+        "no runs in runs; there is ../runs: add --run-dir ../runs"
+        in run_command(capsys, "runs").err
+    )
 
 
 def test_the_name_of_a_sweep_chooses_its_points(two, capsys):
@@ -75,10 +78,10 @@ def test_the_name_of_a_sweep_chooses_its_points(two, capsys):
         run.path.parent.rename(run.path.parent.with_name(point))
         record = replace(read_record(run.path.parent.with_name(point) / run.path.name), job=point)
         write_record(run.path.parent.with_name(point) / run.path.name, record)
-        said(capsys, "runs", "tag", point, "sweep=good")
+        run_command(capsys, "runs", "tag", point, "sweep=good")
 
-    found = json.loads(said(capsys, "runs", "good", "--json").out)
-    assert [run["job"] for run in found["runs"]] == ["good.rate1", "good.rate2"]
+    document = json.loads(run_command(capsys, "runs", "good", "--json").out)
+    assert [run["job"] for run in document["runs"]] == ["good.rate1", "good.rate2"]
     assert invoke(["runs", "goood"]) == 2
     assert "did you mean 'good'?" in capsys.readouterr().err
 
@@ -88,7 +91,7 @@ def test_a_long_name_of_a_job_takes_no_room_of_metrics(tmp_path, capsys, monkeyp
     make_run(tmp_path, "a-name-that-fills-most-of-a-line-of-eighty-columns-by-itself")
     monkeypatch.setattr(Shell, "result_width", 80)
 
-    title, head, row = said(capsys, "runs").out.splitlines()
+    title, head, row = run_command(capsys, "runs").out.splitlines()
 
     assert title == "a-name-that-fills-most-of-a-line-of-eighty-columns-by-itself"
     assert head.split() == ["run", "x", "status", "epoch", "age", "note"]
@@ -101,9 +104,9 @@ def test_an_unknown_job_is_an_error(two, capsys):
 
 
 def test_tags_are_shown_and_taken_off(two, capsys):
-    assert "#a #b" in said(capsys, "runs", "tag", "good", "b", "a").err
-    assert "#a #b" in said(capsys, "runs").out
-    assert "no tags" in said(capsys, "runs", "tag", "good", "a", "b", "--remove").err
+    assert "#a #b" in run_command(capsys, "runs", "tag", "good", "b", "a").err
+    assert "#a #b" in run_command(capsys, "runs").out
+    assert "no tags" in run_command(capsys, "runs", "tag", "good", "a", "b", "--remove").err
 
 
 def test_a_run_is_removed_only_with_a_yes(two, capsys):
@@ -112,18 +115,18 @@ def test_a_run_is_removed_only_with_a_yes(two, capsys):
     assert invoke(["runs", "remove", "good"]) == 2
     assert "E427" in capsys.readouterr().err
     assert good.path.exists()
-    assert "removed good/" in said(capsys, "runs", "remove", "good", "--yes").err
+    assert "removed good/" in run_command(capsys, "runs", "remove", "good", "--yes").err
     assert not good.path.exists()
 
 
-def test_a_run_that_could_go_on_is_not_removed_by_the_way(two, capsys):
+def test_a_resumable_run_is_not_removed_by_accident(two, capsys):
     assert invoke(["runs", "remove", "bad", "--yes"]) == 2
     assert "E423" in capsys.readouterr().err
-    said(capsys, "runs", "remove", "bad", "--yes", "--unfinished")
+    run_command(capsys, "runs", "remove", "bad", "--yes", "--unfinished")
 
 
 def test_the_path_is_all_that_is_printed(two, capsys):
-    assert said(capsys, "runs", "path", "good").out == f"{two[0].path}\n"
+    assert run_command(capsys, "runs", "path", "good").out == f"{two[0].path}\n"
 
 
 def renamed(two):
@@ -145,7 +148,7 @@ def test_the_table_fits_the_terminal_and_breaks_no_word(two, capsys, monkeypatch
     renamed(two)
     monkeypatch.setattr(Shell, "result_width", width)
     monkeypatch.setattr(RunSummary, "age_s", lambda run, now: 9.4)
-    lines = said(capsys, "runs").out.splitlines()
+    lines = run_command(capsys, "runs").out.splitlines()
 
     assert max(map(len, lines)) <= width
     assert lines[-1].split() == cells.replace("9 s", "9.4 s").split()
@@ -155,14 +158,14 @@ def test_columns_without_room_are_named_unless_they_were_asked_for(two, capsys, 
     renamed(two)
     monkeypatch.setattr(Shell, "result_width", 30)
 
-    assert "no room for: x, age" in said(capsys, "runs", "good").err
-    done = said(capsys, "runs", "good", "--sort", "x")
+    assert "no room for: x, age" in run_command(capsys, "runs", "good").err
+    done = run_command(capsys, "runs", "good", "--sort", "x")
     assert "x" in done.out.splitlines()[0].split()
     assert "no room for: epoch, age" in done.err
 
 
 def test_runs_are_filtered_sorted_and_printed_as_csv(two, capsys):
-    done = said(capsys, "runs", "--where", "x<100", "--sort", "-x", "--csv").out.splitlines()
+    done = run_command(capsys, "runs", "--where", "x<100", "--sort", "-x", "--csv").out.splitlines()
 
     assert [line.split(",")[1] for line in done] == ["job", "bad", "good"]
     assert [line.split(",")[-1] for line in done] == ["metrics.x", "4.0", "0.5"]
@@ -170,40 +173,43 @@ def test_runs_are_filtered_sorted_and_printed_as_csv(two, capsys):
 
 
 def test_the_best_metrics_are_those_of_the_best_epoch(two, capsys):
-    found = json.loads(said(capsys, "runs", "--best", "max:x", "--json").out)["runs"]
-    assert [(run["job"], run["metrics"], run["best_epoch"]) for run in found] == [
+    best_runs = json.loads(run_command(capsys, "runs", "--best", "max:x", "--json").out)["runs"]
+    assert [(run["job"], run["metrics"], run["best_epoch"]) for run in best_runs] == [
         ("good", {"x": 4.0}, 1),
         ("bad", {"x": 4.0}, 1),
     ]
-    assert "best at" in said(capsys, "runs", "--best", "x").out
+    assert "best at" in run_command(capsys, "runs", "--best", "x").out
     assert invoke(["runs", "--best", "y"]) == 2
 
 
-def test_what_cannot_be_read_is_reported_and_the_rest_shown(two, capsys):
+def test_unreadable_runs_are_reported_and_the_others_shown(two, capsys):
     with (two[0].path / "metrics.jsonl").open("a") as file:
         file.write("rubbish\n")
     (two[1].path / "run.json").write_text("{")
 
-    done = said(capsys, "runs")
+    done = run_command(capsys, "runs")
     assert done.out.splitlines()[1].split()[1] == "0.5"
     assert "1 line of metrics.jsonl cannot be read" in done.err
     assert "run.json is damaged" in done.err
-    assert len(json.loads(said(capsys, "runs", "--json").out)["faults"]) == 2
+    assert len(json.loads(run_command(capsys, "runs", "--json").out)["faults"]) == 2
 
 
 def test_old_runs_are_removed_by_status_and_age(two, capsys):
     good, bad = two
 
-    done = said(capsys, "runs", "remove", "--older-than", "1h", "--dry-run")
+    done = run_command(capsys, "runs", "remove", "--older-than", "1h", "--dry-run")
     assert ("no such run" in done.err, done.out) == (True, "")
-    done = said(capsys, "runs", "remove", "--status", "finished", "--dry-run")
+    done = run_command(capsys, "runs", "remove", "--status", "finished", "--dry-run")
     assert done.out.split()[0] == good.name
     assert "1 run, " in done.err
     assert good.path.exists()
-    said(capsys, "runs", "remove", "--status", "finished", "--yes")
+    run_command(capsys, "runs", "remove", "--status", "finished", "--yes")
     assert not good.path.exists()
-    assert "1 run unfinished, and kept" in said(capsys, "runs", "remove", "--status", "failed").err
-    said(capsys, "runs", "remove", "--status", "failed", "--unfinished", "--yes")
+    assert (
+        "1 run unfinished, and kept"
+        in run_command(capsys, "runs", "remove", "--status", "failed").err
+    )
+    run_command(capsys, "runs", "remove", "--status", "failed", "--unfinished", "--yes")
     assert not bad.path.exists()
 
 
@@ -213,7 +219,9 @@ def test_live_runs_are_never_removed_by_age(two, capsys, monkeypatch):
     monkeypatch.setattr(RunSummary, "age_s", lambda run, now: 9e9)
 
     with RunLock.acquire(two[0].path):
-        done = said(capsys, "runs", "remove", "--older-than", "1d", "--unfinished", "--dry-run")
+        done = run_command(
+            capsys, "runs", "remove", "--older-than", "1d", "--unfinished", "--dry-run"
+        )
     assert done.out.split()[0] == two[1].name
 
 

@@ -24,7 +24,7 @@ def run(tmp_path, monkeypatch):
 def test_the_newest_run_is_shown_with_all_that_matters(run, capsys):
     assert invoke(["status"]) == 0
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         "shrink/",
         "finished   4 epochs",
@@ -34,10 +34,10 @@ def test_the_newest_run_is_shown_with_all_that_matters(run, capsys):
         "x is 0.5",
         f", begun {run.record.created[:16].replace('T', ' ')} UTC",
     ):
-        assert words in said
+        assert words in output
 
 
-def test_a_run_that_failed_shows_the_command_that_goes_on(tmp_path, monkeypatch, capsys):
+def test_a_failed_run_shows_the_command_that_continues_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path, limit=3.0)
 
@@ -68,9 +68,13 @@ def test_the_reason_of_an_end_is_shown_without_the_status(run, capsys, reason, s
 def test_the_same_as_json(run, capsys):
     assert invoke(["status", "latest", "--json"]) == 0
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["schema"] == "jobrun.status/1"
-    assert (said["status"], said["epoch"], said["metrics"]) == ("finished", 4, {"x": 0.5})
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "jobrun.status/1"
+    assert (document["status"], document["epoch"], document["metrics"]) == (
+        "finished",
+        4,
+        {"x": 0.5},
+    )
 
 
 def test_an_unknown_run_is_an_error(run, capsys):
@@ -99,44 +103,48 @@ def test_a_long_row_continues_below_itself_and_breaks_no_word(run, capsys, monke
 
     _, first, second, *_ = capsys.readouterr().out.splitlines()
     assert max(len(first), len(second)) <= 80
-    place = first.index("finished")
-    assert second[:place].isspace()
-    assert f"{first[place:]} {second[place:]}".startswith(f"finished   {reason[:60]}")
+    column = first.index("finished")
+    assert second[:column].isspace()
+    assert f"{first[column:]} {second[column:]}".startswith(f"finished   {reason[:60]}")
 
 
-def test_watching_draws_over_what_stood_there(run, capsys, monkeypatch):
+def test_watching_draws_over_the_screen_before(run, capsys, monkeypatch):
     monkeypatch.setattr(Shell, "on_terminal", True)
     monkeypatch.setattr(status, "_LOOK_EVERY_S", 0.0)
     lock = RunLock.acquire(run.path)
     looks = []
 
-    def look(found):
-        looks.append(found)
+    def look(found_run):
+        looks.append(found_run)
         if len(looks) == 2:
             lock.release()
-        return read_status(found)
+        return read_status(found_run)
 
     monkeypatch.setattr(status, "read_status", look)
 
     assert invoke(["status", "--watch"]) == 0
 
-    said = capsys.readouterr().out
-    assert said.count("\x1b[2J") == 1
-    assert said.count("\x1b[H") == 2
+    output = capsys.readouterr().out
+    assert output.count("\x1b[2J") == 1
+    assert output.count("\x1b[H") == 2
 
 
 def test_each_node_shows_its_tasks_while_epochs_last_long_enough(run, capsys, monkeypatch):
     tasks = (("a", "read", "ended"), ("a", "fit", "running"), ("b", "read", "failed"))
     monkeypatch.setattr(
-        status, "read_status", lambda found: replace(read_status(found), tasks=tasks, epoch_s=20.0)
+        status,
+        "read_status",
+        lambda found_run: replace(read_status(found_run), tasks=tasks, epoch_s=20.0),
     )
     assert invoke(["status"]) == 0
-    said = capsys.readouterr().out
-    assert "a       ✓ read   ▸ fit" in said
-    assert "b       ✗ read" in said
+    output = capsys.readouterr().out
+    assert "a       ✓ read   ▸ fit" in output
+    assert "b       ✗ read" in output
 
     monkeypatch.setattr(
-        status, "read_status", lambda found: replace(read_status(found), tasks=tasks, epoch_s=0.01)
+        status,
+        "read_status",
+        lambda found_run: replace(read_status(found_run), tasks=tasks, epoch_s=0.01),
     )
     assert invoke(["status"]) == 0
     assert "▸" not in capsys.readouterr().out
@@ -148,12 +156,12 @@ def test_lines_of_metrics_that_cannot_be_read_are_counted(run, capsys):
 
     assert invoke(["status"]) == 0
 
-    said = capsys.readouterr().out
-    assert "damaged  lines of metrics.jsonl that cannot be read and are left out: 1" in said
-    assert "0.5" in said
+    output = capsys.readouterr().out
+    assert "damaged  lines of metrics.jsonl that cannot be read and are left out: 1" in output
+    assert "0.5" in output
 
 
-def test_a_run_without_rights_to_read_it_is_said_to_be_so(run, capsys, monkeypatch):
+def test_a_run_without_read_permission_is_reported(run, capsys, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -164,11 +172,11 @@ def test_a_run_without_rights_to_read_it_is_said_to_be_so(run, capsys, monkeypat
     assert "run.json: Permission denied" in capsys.readouterr().err
 
 
-def test_a_run_that_cannot_be_read_is_said_to_be_so(run, capsys):
+def test_a_run_that_cannot_be_read_is_reported(run, capsys):
     (run.path / "run.json").write_text("{")
 
     assert invoke(["status", run.path.name]) != 0
 
-    said = capsys.readouterr().err
-    assert "run.json is damaged" in said
-    assert "did you mean" not in said
+    errors = capsys.readouterr().err
+    assert "run.json is damaged" in errors
+    assert "did you mean" not in errors

@@ -67,7 +67,7 @@ def test_a_function_and_a_topic_are_explained(capsys):
     assert "did you mean 'expressions'?" in capsys.readouterr().err
 
 
-def test_a_key_is_explained_wherever_it_stands(capsys):
+def test_a_key_is_explained_in_every_table_that_has_it(capsys):
     assert invoke(["explain", "state_dir"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("steps.run: A shell command.\n")
@@ -89,10 +89,10 @@ def test_a_word_that_is_nearly_a_key_gets_the_key(capsys):
 def test_all_commands_are_explained_with_their_options(capsys):
     assert invoke(["explain", "commands"]) == 0
 
-    said = capsys.readouterr().out
-    assert "jobrun ckpt verify\n" in said
-    assert "--accept-drift FIELD" in said
-    assert max(map(len, said.splitlines())) <= 80
+    output = capsys.readouterr().out
+    assert "jobrun ckpt verify\n" in output
+    assert "--accept-drift FIELD" in output
+    assert max(map(len, output.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", ["resume", "ckpt verify"])

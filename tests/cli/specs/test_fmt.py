@@ -30,7 +30,7 @@ def test_a_file_is_put_in_order_once(spec, capsys):
     assert capsys.readouterr().err == "x.yaml is formatted\n"
 
 
-def test_with_check_nothing_is_written_and_the_code_tells(spec, capsys):
+def test_with_check_nothing_is_written_and_the_exit_code_says_so(spec, capsys):
     assert invoke(["fmt", "--check", "x.yaml"]) == 8
     assert spec.read_text() == MIXED
     assert capsys.readouterr().err == "would change: x.yaml\n"
@@ -50,9 +50,9 @@ def test_with_diff_the_change_is_shown_and_not_made(spec, capsys):
 
 def test_a_form_for_machines(spec, capsys):
     assert invoke(["fmt", "--check", "--json", "x.yaml"]) == 8
-    form = json.loads(capsys.readouterr().out)
-    assert form["schema"] == "jobrun.fmt/1"
-    assert form["files"] == [{"path": "x.yaml", "changed": True}]
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "jobrun.fmt/1"
+    assert document["files"] == [{"path": "x.yaml", "changed": True}]
 
 
 def test_a_file_that_cannot_be_read_does_not_keep_others_from_order(spec, capsys):

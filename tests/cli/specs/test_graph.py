@@ -9,7 +9,7 @@ from tests.support.command import SPECS
 
 
 @pytest.mark.parametrize(
-    ("form", "start"),
+    ("output_format", "start"),
     [
         ("ascii", "digits-kmeans\n"),
         ("mermaid", "flowchart TD\n"),
@@ -17,8 +17,8 @@ from tests.support.command import SPECS
         ("svg", "<svg "),
     ],
 )
-def test_a_job_is_drawn_with_all_its_tasks(form, start, capsys):
-    assert invoke(["graph", str(SPECS / "digits-kmeans.yaml"), "--format", form]) == 0
+def test_a_job_is_drawn_with_all_its_tasks(output_format, start, capsys):
+    assert invoke(["graph", str(SPECS / "digits-kmeans.yaml"), "--format", output_format]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert printed.out.startswith(start)
@@ -39,8 +39,8 @@ def test_types_of_the_blobs_that_tasks_make_are_shown_when_asked_for(capsys, tmp
         "jobrun: 1\nname: t\ninit: [{task: a, steps: ['w = zeros((4, 2))']}]\n"
         "epoch: [{task: b, steps: ['w = w + 1']}]\nstop: [{epochs: 1}]\n"
     )
-    for form in ("ascii", "mermaid", "dot"):
-        assert invoke(["graph", str(path), "--types", "--format", form]) == 0
+    for output_format in ("ascii", "mermaid", "dot"):
+        assert invoke(["graph", str(path), "--types", "--format", output_format]) == 0
         assert "w float64 4x2 (64 B)" in capsys.readouterr().out
     assert invoke(["graph", str(path)]) == 0
     assert "float64" not in capsys.readouterr().out

@@ -48,7 +48,7 @@ def test_check_compares_and_writes_nothing(folder, capsys):
     assert (folder / "reads.lock.json").read_bytes() == before
 
 
-def test_check_tells_what_is_not_pinned(folder, capsys):
+def test_check_reports_what_is_not_pinned(folder, capsys):
     assert invoke(["lock", "reads.yaml", "--check"]) == 8
     assert "error[E267] reads.yaml:4:" in capsys.readouterr().err
 
@@ -62,7 +62,7 @@ def test_values_may_change_which_files_are_read(folder, capsys):
     assert (shown["schema"], list(shown["files"])) == ("jobrun.lock/1", ["b.npy"])
 
 
-def test_a_spec_without_data_files_is_told_so(folder, capsys):
+def test_a_spec_without_data_files_is_reported(folder, capsys):
     (folder / "none.yaml").write_text(SPEC.replace("{load: {A: a.npy}}, w = sum(A)", "w = 1.0"))
 
     assert invoke(["lock", "none.yaml"]) == 0

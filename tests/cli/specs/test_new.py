@@ -32,7 +32,7 @@ def test_a_list_is_not_asked_for_together_with_a_template(here, capsys):
     assert not list(here.iterdir())
 
 
-def test_a_template_is_written_and_the_next_command_is_said(here, capsys):
+def test_a_template_is_written_and_the_next_command_is_shown(here, capsys):
     assert invoke(["new", "sgd", "a/b"]) == 0
     assert (here / "a/b/sgd.yaml").read_text() == template_text("sgd")
     assert capsys.readouterr().err.endswith("next: jobrun run a/b/sgd.yaml\n")
@@ -46,13 +46,13 @@ def test_every_file_that_is_written_is_named(here, capsys):
     assert "wrote a/csv.yaml, a/csv_fit.py, a/measurements.csv: " in capsys.readouterr().err
 
 
-def test_what_a_template_needs_stands_beside_it(here):
+def test_files_that_a_template_needs_are_written_with_it(here):
     assert invoke(["new", "torch"]) == 0
     assert "import torch" in (here / "torch_spirals.py").read_text()
 
 
 @pytest.mark.parametrize(
-    ("template", "missing", "said"),
+    ("template", "missing", "command"),
     [
         ("torch", "torch", "pip install 'jobrun[torch]'\n"),
         ("sklearn", "sklearn", "pip install scikit-learn\n"),
@@ -60,13 +60,13 @@ def test_what_a_template_needs_stands_beside_it(here):
         ("jax", "numpy", ""),
     ],
 )
-def test_a_package_that_is_missing_is_named(here, monkeypatch, capsys, template, missing, said):
+def test_a_package_that_is_missing_is_named(here, monkeypatch, capsys, template, missing, command):
     monkeypatch.setattr("jobrun.cli.specs.new.find_spec", lambda name: name != missing or None)
 
     assert invoke(["new", template]) == 0
     err = capsys.readouterr().err
-    assert said in err
-    assert ("pip install" in err) is bool(said)
+    assert command in err
+    assert ("pip install" in err) is bool(command)
 
 
 def test_a_file_beside_it_that_is_there_stays_and_nothing_is_written(here, capsys):
@@ -91,5 +91,5 @@ def test_a_name_that_is_none_gets_the_nearest(capsys):
 
 
 def test_a_shell_completes_their_names():
-    found = TEMPLATE.shell_complete(None, None, "s")
-    assert [item.value for item in found] == ["script", "sklearn", "shell", "sgd", "solver"]
+    completed = TEMPLATE.shell_complete(None, None, "s")
+    assert [item.value for item in completed] == ["script", "sklearn", "shell", "sgd", "solver"]

@@ -51,7 +51,7 @@ def test_the_list_is_there_as_json(capsys):
     assert invoke(["ops", "where", "--json"]) == 0
     parsed = json.loads(capsys.readouterr().out)
     assert parsed["schema"] == "jobrun.ops/1"
-    assert [one["name"] for one in parsed["functions"]] == ["where"]
+    assert [function["name"] for function in parsed["functions"]] == ["where"]
 
 
 def test_what_is_left_out_of_numpy_has_its_reason(capsys):

@@ -15,7 +15,7 @@ from tests.support.walk_spec import SPEC
 KMEANS = str(SPECS / "digits-kmeans.yaml")
 
 
-def test_the_plan_tells_groups_state_sizes_and_exactness(capsys):
+def test_the_plan_shows_groups_state_sizes_and_exactness(capsys):
     assert invoke(["plan", KMEANS, "--set", "params.k=12"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
@@ -103,7 +103,7 @@ def test_arguments_that_a_callable_does_not_take_are_found_before_anything_runs(
 
     assert invoke([command, "job.yaml"]) == 3
 
-    said = capsys.readouterr()
-    assert "error[E393] job.yaml:7:9" in said.out + said.err
-    assert "did you mean 'rate'?" in said.out + said.err
+    captured = capsys.readouterr()
+    assert "error[E393] job.yaml:7:9" in captured.out + captured.err
+    assert "did you mean 'rate'?" in captured.out + captured.err
     assert not (tmp_path / "begun").exists()

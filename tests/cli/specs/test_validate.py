@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_valid_spec_is_told_in_one_line(folder, capsys):
+def test_a_valid_spec_is_summarised_in_one_line(folder, capsys):
     assert invoke(["validate", "good.yaml"]) == 0
     assert capsys.readouterr() == (
         "good.yaml: ok (exact; 1 node; 2 tasks; state total, x)\n",
@@ -36,7 +36,7 @@ def test_all_specs_are_looked_at_and_one_wrong_is_exit_code_3(folder, capsys):
     assert printed.out.startswith("good.yaml: ok")
 
 
-def test_json_tells_each_fault_with_its_place(folder, capsys):
+def test_json_has_each_fault_with_its_position(folder, capsys):
     assert invoke(["validate", "good.yaml", "wrong.yaml", "--format", "json"]) == 3
     parsed = json.loads(capsys.readouterr().out)
     assert parsed["schema"] == "jobrun.validate/1"
@@ -72,6 +72,6 @@ def test_callables_are_imported_only_when_asked(folder, capsys):
     assert "ValueError: no" in capsys.readouterr().err
 
 
-def test_a_missing_spec_is_told(folder, capsys):
+def test_a_missing_spec_is_reported(folder, capsys):
     assert invoke(["validate", "gone.yaml"]) in (2, 3)
     assert "gone.yaml" in capsys.readouterr().err

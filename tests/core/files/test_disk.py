@@ -168,7 +168,7 @@ def test_names_beside_which_there_is_something_were_there_before(tmp_path, monke
     assert synced[:3] == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]
 
 
-def test_names_that_somebody_else_has_given_are_left_to_them(tmp_path, monkeypatch):
+def test_names_given_by_other_tools_are_left_alone(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(files, "sync_directory", synced.append)
     monkeypatch.setattr(files.os, "geteuid", lambda: os.getuid() + 1)
@@ -277,7 +277,7 @@ def test_entries_are_listed_in_order_and_there_are_none_of_what_is_not_there(tmp
     for name in "cab":
         (tmp_path / name).touch()
 
-    assert [one.name for one in list_directory(tmp_path)] == ["a", "b", "c"]
+    assert [entry.name for entry in list_directory(tmp_path)] == ["a", "b", "c"]
     assert list_directory(tmp_path / "a") == list_directory(tmp_path / "gone") == []
 
 

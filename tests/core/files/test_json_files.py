@@ -38,12 +38,12 @@ def test_a_record_is_built_of_values_of_its_types_and_other_keys_are_left_out():
         "pairs": [["loss", "nan"], ["word", "good"], ["n", 2]], "words": ["w"],
         "facts": {"any": [1]}, "digests": {"a": "b"}, "newer": [],
     }  # fmt: skip
-    made = build(Record, content)
+    record = build(Record, content)
 
-    assert (made.name, made.count, made.kind, made.inner) == ("n", 3, "b", Inner(1.0))
-    assert made.pairs[0][1] != made.pairs[0][1]
-    assert made.pairs[1:] == (("word", "good"), ("n", 2))
-    assert made.words == ("w",)
+    assert (record.name, record.count, record.kind, record.inner) == ("n", 3, "b", Inner(1.0))
+    assert record.pairs[0][1] != record.pairs[0][1]
+    assert record.pairs[1:] == (("word", "good"), ("n", 2))
+    assert record.words == ("w",)
 
 
 @each_case(

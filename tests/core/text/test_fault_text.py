@@ -29,7 +29,7 @@ def test_a_fault_shows_its_line_with_carets_and_the_mend():
     )
 
 
-def test_a_fault_of_a_file_nobody_read_shows_no_line():
+def test_a_fault_in_a_file_that_was_not_read_shows_no_line():
     assert render(_fault(3, 5), {}) == (
         "error[E021] job.yaml:3:5  stop[0].wen: unknown key\n      = write when"
     )
@@ -129,7 +129,7 @@ def test_github_gets_no_new_commands_from_a_spec():
     assert line.endswith("100%25%0A::error::x")
 
 
-def test_github_is_told_the_option():
+def test_github_annotation_names_the_option():
     assert render_github(_fault(0, 0, file="--set #1", mend="")) == (
         "::error title=jobrun E021::--set #1  stop[0].wen: unknown key"
     )

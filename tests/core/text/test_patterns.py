@@ -10,7 +10,9 @@ from jobrun.core.text.patterns import lazy_pattern
 def test_a_pattern_is_compiled_when_it_is_first_used(monkeypatch):
     compiled = []
     compile_ = re.compile
-    monkeypatch.setattr(re, "compile", lambda *given: compiled.append(given) or compile_(*given))
+    monkeypatch.setattr(
+        re, "compile", lambda *arguments: compiled.append(arguments) or compile_(*arguments)
+    )
 
     pattern = lazy_pattern("a+b", re.IGNORECASE)
 

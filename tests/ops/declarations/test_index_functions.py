@@ -7,7 +7,7 @@ import pytest
 
 from jobrun.ops.abstract_values import Arguments, Known, MisfitError
 from jobrun.ops.operator_table import OPERATORS
-from tests.support.rule_checks import told
+from tests.support.rule_checks import check_rule
 from tests.support.sampling import known_of
 from tests.support.tables import check_each
 
@@ -48,7 +48,7 @@ def test_each_rule_says_what_a_line_gives():
 
 
 def _check_rule(line):
-    assert told(line)[1] == []
+    assert check_rule(line)[1] == []
 
 
 def test_choices_that_do_not_fit_their_conditions_are_told():
@@ -59,6 +59,6 @@ def test_choices_that_do_not_fit_their_conditions_are_told():
 
 
 def test_nearly_equal_parts_have_lengths():
-    found, _ = told("array_split(arange(7), 3)")
+    found, _ = check_rule("array_split(arange(7), 3)")
 
     assert found == tuple(Known("int64", (length,)) for length in (3, 2, 2))

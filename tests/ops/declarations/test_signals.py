@@ -7,7 +7,7 @@ import pytest
 
 from jobrun.ops.abstract_values import Arguments, Known, MisfitError
 from jobrun.ops.operator_table import OPERATORS
-from tests.support.rule_checks import told
+from tests.support.rule_checks import check_rule
 from tests.support.sampling import known_of
 from tests.support.tables import check_each
 
@@ -47,7 +47,7 @@ def test_each_rule_says_what_a_line_gives():
 
 
 def _check_rule(line):
-    assert told(line)[1] == []
+    assert check_rule(line)[1] == []
 
 
 def test_right_sides_that_do_not_fit_are_told():
@@ -58,4 +58,4 @@ def test_right_sides_that_do_not_fit_are_told():
 
 
 def test_a_transform_of_real_numbers_has_half_the_items():
-    assert told("rfft(ones((2, 9)))")[0] == Known("complex128", (2, 5))
+    assert check_rule("rfft(ones((2, 9)))")[0] == Known("complex128", (2, 5))

@@ -101,7 +101,7 @@ def test_a_stop_of_the_task_ends_it():
 
         assert bench.blobs["seen"] == 2
     assert sink.sent == [(0, 1)]
-    assert len(source.left) == 1
+    assert len(source.remaining) == 1
 
 
 def test_the_task_ends_when_nobody_wants_its_records_any_more():
@@ -109,7 +109,7 @@ def test_the_task_ends_when_nobody_wants_its_records_any_more():
     with Bench() as bench:
         _run(bench, source=source, sinks=[_Sink(most=2)])
 
-    assert len(source.left) == 1
+    assert len(source.remaining) == 1
 
 
 def test_a_cancel_is_seen_between_records():

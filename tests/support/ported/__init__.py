@@ -60,7 +60,7 @@ def write_port(
     held = [*(["state"] if state else []), *objects]
     (folder / "port.py").write_text(_SAVE.format(name=name, names=", ".join(held)))
     generators = ["generators"] if draws else []
-    given = {one: one for one in held}
+    arguments = {name_: name_ for name_ in held}
     # JSON is YAML.
     (folder / "job.yaml").write_text(
         json.dumps(
@@ -74,14 +74,14 @@ def write_port(
                         "steps": [
                             {
                                 "call": f"{name}:epoch",
-                                "with": given,
+                                "with": arguments,
                                 "inout": [*held, *generators],
                                 **({"out": "state"} if state else {}),
                             }
                         ],
                     }
                 ],
-                "exit": [{"task": "result", "steps": [{"call": "port:save", "with": given}]}],
+                "exit": [{"task": "result", "steps": [{"call": "port:save", "with": arguments}]}],
                 "stop": [{"epochs": epochs}],
                 "checkpoint": {"every": "1ep"},
             },

@@ -52,10 +52,13 @@ def epoch(model, optimizer, schedule, scaler, shuffled, generators=None):
 
 
 def result(model, optimizer, schedule, scaler, shuffled):
-    found = {name: value.detach().numpy() for name, value in model.state_dict().items()}
-    found["rate"] = np.array(schedule.get_last_lr())
-    found["scale"] = np.array(scaler.get_scale())
-    found["moments"] = np.concatenate(
-        [one["exp_avg_sq"].numpy().ravel() for one in optimizer.state_dict()["state"].values()]
+    arrays = {name: value.detach().numpy() for name, value in model.state_dict().items()}
+    arrays["rate"] = np.array(schedule.get_last_lr())
+    arrays["scale"] = np.array(scaler.get_scale())
+    arrays["moments"] = np.concatenate(
+        [
+            moments["exp_avg_sq"].numpy().ravel()
+            for moments in optimizer.state_dict()["state"].values()
+        ]
     )
-    return found
+    return arrays

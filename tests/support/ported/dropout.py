@@ -32,10 +32,11 @@ NETWORK = Network()
 
 
 def init():
-    made = NETWORK.init(jax.random.key(0), np.zeros((1, 64), np.float32), train=False)
+    variables = NETWORK.init(jax.random.key(0), np.zeros((1, 64), np.float32), train=False)
     return {
-        "params": freeze(made["params"]), "opt_state": OPTIMIZER.init(freeze(made["params"])),
-        "batch_stats": made["batch_stats"], "step": 0, "key": jax.random.key(1),
+        "params": freeze(variables["params"]),
+        "opt_state": OPTIMIZER.init(freeze(variables["params"])),
+        "batch_stats": variables["batch_stats"], "step": 0, "key": jax.random.key(1),
     }  # fmt: skip
 
 

@@ -50,6 +50,8 @@ def epoch(model, optimizer, rngs):
 
 
 def result(model, optimizer, rngs):
-    held = [nnx.to_pure_dict(nnx.state(one, nnx.Not(nnx.RngKey))) for one in (model, optimizer)]
+    held = [
+        nnx.to_pure_dict(nnx.state(module, nnx.Not(nnx.RngKey))) for module in (model, optimizer)
+    ]
     leaves = jax.tree.leaves([*held, nnx.to_pure_dict(nnx.state(rngs, nnx.RngCount))])
     return {f"leaf{at:02}": np.asarray(leaf) for at, leaf in enumerate(leaves)}

@@ -17,7 +17,7 @@ def make(generators=None):
 def epoch(search, generators=None):
     for _ in range(5):
         points = search.ask()
-        search.tell(points, [cma.ff.rosen(one) for one in points])
+        search.tell(points, [cma.ff.rosen(point) for point in points])
 
 
 def result(search):

@@ -46,12 +46,12 @@ def epoch(state):
             served = state["queue"].popleft()
             state["met"].add(served.name)
             # The order of a set decides what is sold first.
-            for one in served.basket:
+            for product in served.basket:
                 price = Decimal(random.randint(50, 900)) / 100
                 state["spent"][served.name] += price
-                state["sold"][one] += 1
-                state["orders"][one, served.mood] = state["spent"][served.name]
-                state["orders"].move_to_end((one, served.mood), last=served.mood is Mood.calm)
+                state["sold"][product] += 1
+                state["orders"][product, served.mood] = state["spent"][served.name]
+                state["orders"].move_to_end((product, served.mood), last=served.mood is Mood.calm)
             state["waited"] += timedelta(seconds=len(state["queue"]))
     if len(state["met"]) > 50:
         state["met"].pop()

@@ -50,7 +50,7 @@ def test_crash_points_are_armed_in_the_one_process_that_is_to_die(tmp_path):
     assert codes == [-signal.SIGKILL, 0, -signal.SIGKILL]
 
 
-def test_a_trace_tells_each_time_a_crash_point_is_reached(tmp_path):
+def test_a_trace_records_each_time_a_crash_point_is_reached(tmp_path):
     trace = tmp_path / "trace"
 
     answers(tmp_path, request(**{TRACE_VARIABLE: str(trace)}))

@@ -59,22 +59,27 @@ def test_two_runs_of_one_spec_do_not_differ(pair):
     assert different_files(*pair) == frozenset()
 
 
-def test_the_first_epoch_blob_and_element_that_differ_are_told(pair, tmp_path):
-    found = find_difference(pair[0], EndedCopy(run_of(tmp_path / "c", "2.0")))
+def test_the_first_epoch_blob_and_element_that_differ_are_reported(pair, tmp_path):
+    difference = find_difference(pair[0], EndedCopy(run_of(tmp_path / "c", "2.0")))
 
-    assert found is not None
-    assert (found.epoch, found.node, found.blob, found.element) == (1, "local", "x", (1, 2))
-    assert "2.0" in found.words
-    assert "1.0" in found.words
+    assert difference is not None
+    assert (difference.epoch, difference.node, difference.blob, difference.element) == (
+        1,
+        "local",
+        "x",
+        (1, 2),
+    )
+    assert "2.0" in difference.words
+    assert "1.0" in difference.words
 
 
 def test_an_epoch_that_is_not_kept_is_a_difference(pair, other):
     shutil.rmtree(other.path / "checkpoints" / "epoch-000002")
 
-    found = find_difference(pair[0], EndedCopy(other))
+    difference = find_difference(pair[0], EndedCopy(other))
 
-    assert found is not None
-    assert found.words == "it keeps epochs 0, 1, 3, not 0, 1, 2, 3"
+    assert difference is not None
+    assert difference.words == "it keeps epochs 0, 1, 3, not 0, 1, 2, 3"
 
 
 def test_another_metric_in_the_manifest_is_a_difference(pair, tmp_path, monkeypatch):
@@ -88,19 +93,19 @@ def test_another_metric_in_the_manifest_is_a_difference(pair, tmp_path, monkeypa
 
     monkeypatch.setattr(DirectoryStore, "manifest", changed)
 
-    found = find_difference(*pair)
+    difference = find_difference(*pair)
 
-    assert found is not None
-    assert found.words.startswith("metrics: it is")
+    assert difference is not None
+    assert difference.words.startswith("metrics: it is")
 
 
 def test_an_artifact_with_other_bytes_is_a_difference_unless_it_does_not_count(pair, other):
     (other.path / "artifacts" / "x.npy").write_bytes(b"")
 
-    found = find_difference(pair[0], EndedCopy(other))
+    difference = find_difference(pair[0], EndedCopy(other))
 
-    assert found is not None
-    assert found.words.startswith("the file artifacts/x.npy: its bytes differ from byte 0 on")
+    assert difference is not None
+    assert difference.words.startswith("the file artifacts/x.npy: its bytes differ from byte 0 on")
     changed = EndedCopy(other)
     assert find_difference(pair[0], changed, ignored=frozenset({"artifacts/x.npy"})) is None
     assert find_difference(pair[0], changed, exclusions=Exclusions(("artifacts/*",))) is None
@@ -228,6 +233,6 @@ def test_the_last_step_that_writes_a_blob_is_found(tmp_path, blob, path):
     spec = tmp_path / "grow.yaml"
     spec.write_text(NESTED)
 
-    found = last_writer(jobrun.prepare(spec).job, "local", blob)
+    last_path = last_writer(jobrun.prepare(spec).job, "local", blob)
 
-    assert found.replace(".steps[", "/steps[") == path
+    assert last_path.replace(".steps[", "/steps[") == path

@@ -23,15 +23,15 @@ def written(path, value):
             np.savez(path, **value)
         case ".h5":
             with h5py.File(path, "w") as file:
-                for name, one in value.items():
-                    file[name] = one
+                for name, array in value.items():
+                    file[name] = array
         case _:
             path.write_text(value)
     return path
 
 
 @pytest.mark.parametrize(
-    ("name", "expected", "found", "words"),
+    ("name", "expected", "actual", "words"),
     [
         ("a.npy", np.arange(4.0), np.arange(4.0), ""),
         ("a.npy", np.zeros((2, 3)), np.zeros((2, 3), order="F"), ""),
@@ -51,12 +51,12 @@ def written(path, value):
         ("a.txt", "one", "once", "its bytes differ from byte 2 on; it has 4 bytes, not 3"),
     ],
 )  # fmt: skip
-def test_files_are_compared_by_value_type_shape_and_bits(tmp_path, name, expected, found, words):
+def test_files_are_compared_by_value_type_shape_and_bits(tmp_path, name, expected, actual, words):
     ours, theirs = (tmp_path / side / name for side in ("ours", "theirs"))
     ours.parent.mkdir()
     theirs.parent.mkdir()
 
-    assert describe_file_difference(written(ours, expected), written(theirs, found)) == words
+    assert describe_file_difference(written(ours, expected), written(theirs, actual)) == words
 
 
 def test_the_original_program_sees_what_is_there_but_for_what_it_writes(tmp_path):
@@ -85,7 +85,7 @@ def isolation_of(scratch, here):
     return Isolator((here,), here, scratch).open(scratch / "scratch")
 
 
-def test_an_original_program_that_writes_elsewhere_is_told(tmp_path):
+def test_an_original_program_that_writes_elsewhere_is_reported(tmp_path):
     here = tmp_path / "here"
     here.mkdir()
     original = Original("true", ("a.npy",), here, here)

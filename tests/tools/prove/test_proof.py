@@ -34,19 +34,19 @@ def demand(folder: Path, step: str = '"y = sum(x)"', **more: object) -> ProofReq
 
 @pytest.mark.long
 def test_a_job_that_keeps_the_rules_is_proven_and_leaves_nothing_behind(tmp_path):
-    told = []
+    outcomes = []
 
-    proof = prove(demand(tmp_path, jobs=2), told.append)
+    proof = prove(demand(tmp_path, jobs=2), outcomes.append)
 
     assert proof.holds
     assert proof.exact
     assert proof.landed >= 5
-    assert len(told) == len(proof.outcomes) == 9
+    assert len(outcomes) == len(proof.outcomes) == 9
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.long
-def test_a_job_that_is_not_the_same_twice_is_told_before_anything_is_killed(tmp_path):
+def test_a_job_that_is_not_repeatable_is_reported_before_any_kill(tmp_path):
     step = '{call: "time:time_ns", out: t}, "x[0] = t"'
 
     proof = prove(demand(tmp_path, f"parallel: [[{step}]]"), lambda outcome: None)

@@ -56,7 +56,7 @@ def good(forge, tmp_path):
 
 
 @pytest.mark.long
-def test_the_unbroken_run_tells_how_often_it_reached_each_place(good):
+def test_the_unbroken_run_counts_how_often_it_reached_each_failpoint(good):
     _, reference = good
 
     assert reference.exit_code == 0
@@ -69,11 +69,11 @@ def test_a_job_that_fails_by_itself_cannot_be_proven(forge, tmp_path):
         run_unbroken(forge, command(tmp_path, '{assert: "x < 3"}'), tmp_path / "reference")
 
     # What was wrong and its mend, as one line.
-    said = caught.value.faults[0].message
-    assert "error[E205]" in said
-    assert "; mend what it guards" in said
-    assert "\n" not in said
-    assert "^" not in said
+    message = caught.value.faults[0].message
+    assert "error[E205]" in message
+    assert "; mend what it guards" in message
+    assert "\n" not in message
+    assert "^" not in message
 
 
 def test_killed_twice_and_resumed_it_ends_like_the_reference(forge, good, tmp_path):
@@ -124,7 +124,7 @@ def test_what_a_module_remembers_is_found_out(forge, tmp_path):
 
 
 @pytest.mark.long
-def test_a_resume_that_fails_is_told_with_its_last_words(forge, tmp_path):
+def test_a_failed_resume_is_reported_with_its_last_output(forge, tmp_path):
     # It can be done once only: the second time the folder is there.
     once = '{run: ["mkdir", "once-${epoch}"]}'
     words = command(tmp_path, once)

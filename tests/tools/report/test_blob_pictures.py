@@ -13,15 +13,15 @@ from tests.support.reports import a_report
 
 
 def test_the_least_is_darkest_and_the_greatest_brightest():
-    found = picture(np.array([[0.0, 1.0], [0.5, np.nan]]))
+    drawn = picture(np.array([[0.0, 1.0], [0.5, np.nan]]))
 
-    assert found.shades.tolist() == [[1, 255], [128, 0]]
+    assert drawn.shades.tolist() == [[1, 255], [128, 0]]
 
 
-def test_infinite_items_lie_on_their_side_and_do_not_hide_the_rest():
-    found = picture(np.array([[0.0, 1.0], [np.inf, -np.inf]]))
+def test_infinite_values_are_extremes_and_do_not_hide_finite_ones():
+    drawn = picture(np.array([[0.0, 1.0], [np.inf, -np.inf]]))
 
-    assert found.shades.tolist() == [[1, 255], [255, 1]]
+    assert drawn.shades.tolist() == [[1, 255], [255, 1]]
 
 
 def test_a_matrix_of_one_value_is_grey_all_over():
@@ -29,9 +29,9 @@ def test_a_matrix_of_one_value_is_grey_all_over():
 
 
 def test_of_a_large_matrix_some_rows_and_columns_are_taken():
-    found = picture(np.zeros((8, 1000)), most=(100, 100))
+    drawn = picture(np.zeros((8, 1000)), most=(100, 100))
 
-    assert (found.shades.shape, found.steps) == ((8, 100), (1, 10))
+    assert (drawn.shades.shape, drawn.steps) == ((8, 100), (1, 10))
 
 
 @pytest.mark.parametrize(("shape", "is_drawn"), [((200, 3), False), ((3, 200), False),
@@ -48,10 +48,10 @@ def test_what_is_no_matrix_has_no_picture(value):
 
 def test_rows_that_were_pictures_become_pictures_again():
     rows = np.arange(3 * 16.0).reshape(3, 16)
-    found = tiles(rows, across=2)
+    drawn = tiles(rows, across=2)
 
-    assert (found.shades.shape, found.tile) == ((9, 9), 4)
-    assert found.shades[5, 0] == picture(rows).shades[2, 0]
+    assert (drawn.shades.shape, drawn.tile) == ((9, 9), 4)
+    assert drawn.shades[5, 0] == picture(rows).shades[2, 0]
 
 
 def test_a_square_matrix_is_one_picture():
@@ -70,16 +70,16 @@ def test_a_png_file_holds_the_shades():
 
 
 def test_every_finite_number_is_counted_once():
-    found = histogram(np.array([0.0, 0.1, 1.0, np.nan, np.inf, -np.inf]), bins=10)
+    bars = histogram(np.array([0.0, 0.1, 1.0, np.nan, np.inf, -np.inf]), bins=10)
 
-    assert (sum(found.counts), found.low, found.high) == (3, 0.0, 1.0)
-    assert (found.counts[0], found.counts[1], found.counts[-1]) == (1, 1, 1)
+    assert (sum(bars.counts), bars.low, bars.high) == (3, 0.0, 1.0)
+    assert (bars.counts[0], bars.counts[1], bars.counts[-1]) == (1, 1, 1)
 
 
 def test_integers_in_a_small_range_have_a_bin_each():
-    found = histogram(np.array([-128, -127, -127, -120], np.int8))
+    bars = histogram(np.array([-128, -127, -127, -120], np.int8))
 
-    assert (found.counts, found.low, found.high) == ((1, 2, 0, 0, 0, 0, 0, 0, 1), -128.5, -119.5)
+    assert (bars.counts, bars.low, bars.high) == ((1, 2, 0, 0, 0, 0, 0, 0, 1), -128.5, -119.5)
 
 
 def test_bools_have_two_bins():
@@ -87,9 +87,9 @@ def test_bools_have_two_bins():
 
 
 def test_of_complex_numbers_the_magnitude_counts():
-    found = histogram(np.array([3 + 4j, 0j]))
+    bars = histogram(np.array([3 + 4j, 0j]))
 
-    assert (found.of, found.high) == ("magnitude", 5.0)
+    assert (bars.of, bars.high) == ("magnitude", 5.0)
 
 
 def test_the_largest_doubles_and_the_smallest_have_a_place():
@@ -103,9 +103,9 @@ def test_the_largest_integers_have_a_place():
 
 
 def test_of_very_many_numbers_some_are_looked_at():
-    found = histogram(np.zeros(3 << 20))
+    bars = histogram(np.zeros(3 << 20))
 
-    assert (found.step, sum(found.counts)) == (3, 1 << 20)
+    assert (bars.step, sum(bars.counts)) == (3, 1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_what_has_no_distribution_has_none(value):
 
 
 def test_arrays_have_histograms_and_matrices_pictures():
-    blobs = {one.facts.name: one for one in a_report().stored.blobs}
+    blobs = {blob.facts.name: blob for blob in a_report().stored.blobs}
 
     assert sum(blobs["w"].histogram.counts) == 160
-    assert [one.tile for one in blobs["w"].pictures] == [0, 4]
+    assert [picture.tile for picture in blobs["w"].pictures] == [0, 4]
     assert (blobs["x"].histogram, blobs["t"].pictures) == (None, ())

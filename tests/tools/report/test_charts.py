@@ -32,17 +32,17 @@ def _measured(report, metrics):
 
 
 def test_several_runs_share_a_chart():
-    one = a_report()
-    found = build_charts([one, one])
+    report = a_report()
+    built = build_charts([report, report])
 
-    assert [chart.name for chart in found.charts] == [
+    assert [chart.name for chart in built.charts] == [
         "halve.odd",
         "x",
         "seconds per epoch",
         "seconds per save",
         "memory, MiB",
     ]
-    assert [curve.run for curve in found.charts[1].curves] == [0, 1]
+    assert [curve.run for curve in built.charts[1].curves] == [0, 1]
 
 
 def test_values_that_are_no_numbers_stay_in_their_place():
@@ -66,11 +66,11 @@ def test_the_points_of_a_page_are_bounded():
     names = tuple(f"m{number}" for number in range(100))
     rows = tuple((epoch, (0.5,) * 100) for epoch in range(10_000))
     report = _measured(a_report(), Metrics(names, rows))
-    found = build_charts([report])
+    built = build_charts([report])
 
-    drawn = sum(len(curve.points) for chart in found.charts for curve in chart.curves)
+    drawn = sum(len(curve.points) for chart in built.charts for curve in chart.curves)
     assert drawn <= charts.MOST_POINTS
-    assert len(found.left_out) == 100 - charts.MOST_CHARTS
+    assert len(built.left_out) == 100 - charts.MOST_CHARTS
 
 
 def test_ten_thousand_epochs_of_one_metric_are_all_there():
@@ -89,11 +89,11 @@ def test_json_has_no_nan():
 ONE = Chart("loss", (Curve(0, ((1, 4.0), (2, 1.0)), 2),))
 
 
-def test_a_chart_tells_its_numbers_without_a_script():
-    found = chart_section(Charts((ONE,)), ["a"])
+def test_a_chart_shows_its_numbers_without_a_script():
+    section = chart_section(Charts((ONE,)), ["a"])
 
-    assert 'aria-label="loss: last 1, min 1, max 4"' in found
-    assert "legend" not in found
+    assert 'aria-label="loss: last 1, min 1, max 4"' in section
+    assert "legend" not in section
 
 
 def test_thinned_curves_say_so():
@@ -103,10 +103,10 @@ def test_thinned_curves_say_so():
 
 
 def test_several_runs_have_a_legend_of_buttons():
-    found = chart_section(Charts((ONE,)), ["a", "<b>"])
+    section = chart_section(Charts((ONE,)), ["a", "<b>"])
 
-    assert found.count("data-run=") == 2
-    assert "&lt;b&gt;" in found
+    assert section.count("data-run=") == 2
+    assert "&lt;b&gt;" in section
 
 
 def test_metrics_without_room_are_named():
@@ -125,19 +125,19 @@ def test_a_short_curve_stays_as_it_is():
 
 
 def test_a_long_one_keeps_its_ends_and_no_more_than_was_asked_for():
-    kept = thin_points(CURVE, 300)
+    points = thin_points(CURVE, 300)
 
-    assert (kept[0], kept[-1]) == (CURVE[0], CURVE[-1])
-    assert len(kept) <= 300
-    assert kept == sorted(kept)
+    assert (points[0], points[-1]) == (CURVE[0], CURVE[-1])
+    assert len(points) <= 300
+    assert points == sorted(points)
 
 
 def test_no_peak_is_lost():
     curve = [*CURVE[:7000], (7000, 99.0), *CURVE[7001:8000], (8000, -99.0), *CURVE[8001:]]
-    kept = thin_points(curve, 100)
+    points = thin_points(curve, 100)
 
-    assert (7000, 99.0) in kept
-    assert (8000, -99.0) in kept
+    assert (7000, 99.0) in points
+    assert (8000, -99.0) in points
 
 
 def test_a_value_that_is_no_number_is_not_lost():
@@ -158,7 +158,7 @@ TWO = History(
 
 def _titles(history, width=900):
     root = ElementTree.fromstring(timeline(history, width, "words"))
-    return [one.text for one in root.iter("title")]
+    return [title.text for title in root.iter("title")]
 
 
 def test_ends_gaps_and_new_starts_are_marked():
@@ -173,7 +173,7 @@ def test_ends_gaps_and_new_starts_are_marked():
 def test_it_is_well_formed_with_very_many_processes_on_a_narrow_screen():
     many = History(tuple(Invocation(9.0 * n, 9.0 * n + 1, n, n, 0) for n in range(500)))
     root = ElementTree.fromstring(timeline(many, 340, "words"))
-    spans = [one for one in root.iter("rect") if one.get("class") == "span"]
+    spans = [rectangle for rectangle in root.iter("rect") if rectangle.get("class") == "span"]
 
     assert len(spans) == 60
 

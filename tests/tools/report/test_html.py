@@ -39,10 +39,10 @@ def test_marks_that_turn_text_around_and_control_characters_are_written_out():
     "make",
     [
         text,
-        lambda one: tag("p", one),
-        lambda one: tag("p", title=one),
-        lambda one: table((one,), ((one,),)),
-        lambda one: facts([(one, one)]),
+        lambda hostile: tag("p", hostile),
+        lambda hostile: tag("p", title=hostile),
+        lambda hostile: table((hostile,), ((hostile,),)),
+        lambda hostile: facts([(hostile, hostile)]),
     ],
 )
 def test_hostile_text_makes_no_element(make):

@@ -23,11 +23,11 @@ from tests.support.reports import HOSTILE, a_report, make_report
 class _Elements(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
 
 def _hostile():
@@ -35,14 +35,14 @@ def _hostile():
     report = a_report()
     status = replace(report.status, metrics=Metrics((HOSTILE,), ((1, (0.5,)), (2, (1.5,)))))
     blobs = tuple(
-        replace(one, node=HOSTILE, facts=replace(one.facts, name=HOSTILE))
-        for one in report.stored.blobs
+        replace(blob, node=HOSTILE, facts=replace(blob.facts, name=HOSTILE))
+        for blob in report.stored.blobs
     )
     return replace(report, status=status, stored=replace(report.stored, blobs=blobs))
 
 
 def test_hostile_names_and_texts_make_no_element(tmp_path):
-    elements = _Elements(render_page([_hostile()], "now")).found
+    elements = _Elements(render_page([_hostile()], "now")).elements
 
     assert [name for name, _ in elements].count("script") == 2
     sources = [attributes["src"] for name, attributes in elements if name == "img"]
@@ -73,16 +73,16 @@ def test_only_the_script_and_the_style_that_were_put_in_may_act():
 
 def test_nothing_is_named_outside_the_page():
     reports = [a_report()]
-    for name, attributes in _Elements(render_page([*reports, *reports], "now")).found:
+    for name, attributes in _Elements(render_page([*reports, *reports], "now")).elements:
         for key in ("href", "src", "action", "data", "srcset", "poster"):
             assert (attributes.get(key) or "#").startswith(("#", "data:")), (name, attributes)
         assert "style" not in attributes
 
 
 def test_every_link_leads_somewhere():
-    one = a_report()
-    for reports in ([one], [one, one]):
-        elements = _Elements(render_page(reports, "now")).found
+    report = a_report()
+    for reports in ([report], [report, report]):
+        elements = _Elements(render_page(reports, "now")).elements
         identities = {attributes.get("id") for _, attributes in elements}
         for name, attributes in elements:
             if name == "a":
@@ -133,28 +133,28 @@ def _parts(pair):
 
 
 def test_each_run_has_a_line(pair):
-    for one in pair:
-        assert one.run.name in summary(pair)
+    for report in pair:
+        assert report.run.name in summary(pair)
 
 
 def test_only_what_differs_is_listed(pair):
-    found = _parts(pair)
+    parts = _parts(pair)
 
-    assert "<td>lr</td><td>0.5</td><td>0.25</td>" in found["params"]
-    assert "note" not in found["params"].replace('class="note"', "")
-    assert "All runs are alike" in found["environment"]
+    assert "<td>lr</td><td>0.5</td><td>0.25</td>" in parts["params"]
+    assert "note" not in parts["params"].replace('class="note"', "")
+    assert "All runs are alike" in parts["environment"]
 
 
-def test_last_values_stand_next_to_each_other(pair):
+def test_last_values_are_in_columns_side_by_side(pair):
     assert "<td>x</td><td>0.5</td><td>0.03125</td>" in _parts(pair)["last"]
 
 
 def test_spec_and_state_are_compared_with_the_first(pair):
-    found = _parts(pair)["differences"]
+    differences = _parts(pair)["differences"]
 
-    assert "<code>params.lr</code>" in found
-    assert "2 of 3 blobs have the same bits" in found
-    assert "<td>local.x</td><td>1 of 1</td>" in found
+    assert "<code>params.lr</code>" in differences
+    assert "2 of 3 blobs have the same bits" in differences
+    assert "<td>local.x</td><td>1 of 1</td>" in differences
 
 
 def test_a_run_is_like_itself(pair):

@@ -14,13 +14,13 @@ def test_all_that_the_page_shows_is_there():
 
     assert run["params"] == {"lr": 0.5, "note": HOSTILE}
     assert run["metrics_last"]["x"] == 0.5
-    assert [one["held"] for one in run["expectations"]] == [True, False]
-    assert [one["epoch"] for one in run["history"]["epochs"]] == [1, 2, 3, 4]
-    assert [one["name"] for one in run["blobs"]] == ["t", "w", "x"]
+    assert [expectation["held"] for expectation in run["expectations"]] == [True, False]
+    assert [epoch["epoch"] for epoch in run["history"]["epochs"]] == [1, 2, 3, 4]
+    assert [blob["name"] for blob in run["blobs"]] == ["t", "w", "x"]
     assert run["checkpoint_epochs"] == [0, 1, 2, 3, 4]
 
 
 def test_values_that_json_has_no_number_for_are_text():
-    found = json.loads(render_json(report_values([a_report()])))
+    content = json.loads(render_json(report_values([a_report()])))
 
-    assert found["charts"][0]["curves"][0]["y"][1] == "nan"
+    assert content["charts"][0]["curves"][0]["y"][1] == "nan"

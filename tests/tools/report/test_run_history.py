@@ -58,16 +58,16 @@ def test_epochs_belong_to_the_process_that_ran_them(tmp_path):
     assert second.ended - second.started == 2
 
 
-def test_one_that_said_nothing_and_lives_is_running(tmp_path):
+def test_a_live_run_without_events_is_running(tmp_path):
     assert read_history(_written(tmp_path, START), live=True).invocations[0].outcome == "running"
 
 
 def test_what_the_next_process_says_before_its_start_does_not_lengthen_the_last(tmp_path):
     noted = Noted("continuing")
     run = _written(tmp_path, START, _epoch(1), noted)
-    (one,) = read_history(run, live=False).invocations
+    (invocation,) = read_history(run, live=False).invocations
 
-    assert one.ended - one.started == 1
+    assert invocation.ended - invocation.started == 1
 
 
 def test_times_of_a_task_are_added_up(tmp_path):
@@ -82,19 +82,22 @@ def test_saves_and_warnings_are_kept(tmp_path):
     save = CheckpointCommitted(3, 10, 0.1, "/r/checkpoints/epoch-000003")
     failed = CheckpointFailed(4, "disk full")
     warned = Noted("look out", "warning")
-    found = read_history(_written(tmp_path, START, save, failed, warned), live=False)
+    history = read_history(_written(tmp_path, START, save, failed, warned), live=False)
 
-    assert found.saves == (Saved(3, found.invocations[0].started + 1, 10, 0.1),)
-    assert [one.words for one in found.notices] == ["saving epoch 4 failed: disk full", "look out"]
+    assert history.saves == (Saved(3, history.invocations[0].started + 1, 10, 0.1),)
+    assert [notice.words for notice in history.notices] == [
+        "saving epoch 4 failed: disk full",
+        "look out",
+    ]
 
 
 @pytest.mark.parametrize(
     "tail", ['\n{"event": "EpochEnd', '\n[1]\n{}\n{"event": "RunEnded"}', "\n\x00"]
 )
 def test_torn_and_foreign_lines_are_left_out(tmp_path, tail):
-    found = read_history(_written(tmp_path, START, _epoch(1), tail=tail), live=False)
+    history = read_history(_written(tmp_path, START, _epoch(1), tail=tail), live=False)
 
-    assert [one.epoch for one in found.epochs] == [1]
+    assert [epoch.epoch for epoch in history.epochs] == [1]
 
 
 def test_a_run_without_events_has_no_history(tmp_path):

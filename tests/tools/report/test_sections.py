@@ -39,10 +39,10 @@ def test_a_finished_run_has_all_parts():
     ]
 
 
-def test_what_was_expected_stands_with_what_came_of_it():
-    found = _parts(a_report())["expectations"]
+def test_each_expectation_is_shown_with_its_result():
+    section = _parts(a_report())["expectations"]
 
-    assert found.index("✓ held") < found.index("✗ not held")
+    assert section.index("✓ held") < section.index("✗ not held")
 
 
 def test_the_head_says_how_it_ended_and_what_to_do_next():
@@ -52,22 +52,22 @@ def test_the_head_says_how_it_ended_and_what_to_do_next():
     assert "jobrun resume " in stopped
 
 
-def test_tasks_stand_in_the_order_of_their_times():
+def test_tasks_are_sorted_by_their_times():
     report = a_report()
     tasks = (TaskTime("short", "n", 2, 1.0, 0.5), TaskTime("long", "n", 1, 2.0, 2.0, 1))
-    found = _parts(replace(report, history=replace(report.history, tasks=tasks)))["time"]
+    section = _parts(replace(report, history=replace(report.history, tasks=tasks)))["time"]
 
-    assert found.index("long") < found.index("short")
-    assert "1 run, 1 failed" in found
-    assert "--profile" in found
+    assert section.index("long") < section.index("short")
+    assert "1 run, 1 failed" in section
+    assert "--profile" in section
 
 
 def test_a_profile_shows_steps_and_operators():
-    found = _parts(a_report("--profile"))["time"]
+    section = _parts(a_report("--profile"))["time"]
 
-    assert "Steps, each by itself" in found
-    assert "epoch/halve/steps[0]" in found
-    assert "Operators, each by itself" in found
+    assert "Steps, each by itself" in section
+    assert "epoch/halve/steps[0]" in section
+    assert "Operators, each by itself" in section
 
 
 def test_a_profile_of_another_form_is_left_out():
@@ -76,13 +76,13 @@ def test_a_profile_of_another_form_is_left_out():
     assert "Steps" not in _parts(report)["time"]
 
 
-def test_forks_are_told():
+def test_forks_are_shown():
     links = (Link("pages/older", 3, ("w",)),)
     report = replace(a_report(), ancestors=links, children=(Link("pages/newer", 2),))
-    found = _parts(report)["lineage"]
+    section = _parts(report)["lineage"]
 
-    assert "pages/older, epoch 3, blobs w" in found
-    assert "pages/newer, from epoch 2" in found
+    assert "pages/older, epoch 3, blobs w" in section
+    assert "pages/newer, from epoch 2" in section
 
 
 def test_hostile_texts_make_no_element():
@@ -94,9 +94,9 @@ def test_hostile_texts_make_no_element():
 
 
 def test_the_environment_names_versions_and_host():
-    found = environment(a_report())
+    names = environment(a_report())
 
-    assert {"numpy", "python", "host"} <= set(found)
+    assert {"numpy", "python", "host"} <= set(names)
 
 
 def test_a_very_long_param_is_cut():
@@ -115,13 +115,13 @@ def test_the_text_is_unchanged():
         assert _plain(highlight_spec(path.read_text())) == path.read_text()
 
 
-def test_keys_numbers_texts_and_comments_are_told_apart():
-    found = highlight_spec("- epochs: 10  # ten\n  name: 'a: 1'")
+def test_keys_numbers_texts_and_comments_have_classes_of_their_own():
+    highlighted = highlight_spec("- epochs: 10  # ten\n  name: 'a: 1'")
 
-    assert '<span class="yk">epochs</span>:' in found
-    assert '<span class="yn">10</span>' in found
-    assert '<span class="yc"># ten</span>' in found
-    assert '<span class="ys">&#x27;a: 1&#x27;</span>' in found
+    assert '<span class="yk">epochs</span>:' in highlighted
+    assert '<span class="yn">10</span>' in highlighted
+    assert '<span class="yc"># ten</span>' in highlighted
+    assert '<span class="ys">&#x27;a: 1&#x27;</span>' in highlighted
 
 
 def test_a_very_long_one_is_cut_and_says_so():
@@ -130,12 +130,12 @@ def test_a_very_long_one_is_cut_and_says_so():
 
 def test_every_blob_has_a_card_with_its_drawings():
     report = a_report()
-    found = stored_section(report.stored, report.history)
+    section = stored_section(report.stored, report.history)
 
-    assert "5 epochs are stored, 0 to 4." in found
-    assert found.count('class="blob"') == 3
-    assert found.count("data:image/png;base64,") == 2
-    assert 'aria-label="histogram of w: ' in found
+    assert "5 epochs are stored, 0 to 4." in section
+    assert section.count('class="blob"') == 3
+    assert section.count("data:image/png;base64,") == 2
+    assert 'aria-label="histogram of w: ' in section
 
 
 def test_a_single_value_is_shown_and_a_text_is_escaped():
@@ -145,15 +145,15 @@ def test_a_single_value_is_shown_and_a_text_is_escaped():
     assert "<img src=x" not in cards
 
 
-def test_why_there_is_nothing_to_see_is_said():
+def test_the_reason_for_an_empty_view_is_shown():
     assert "no checkpoint" in stored_section(Stored(), History())
     assert "broken &lt;b&gt;" in stored_section(Stored((1,), fault="broken <b>"), History())
 
 
-def test_blobs_of_several_nodes_are_told_apart():
-    one = a_report().stored.blobs[1]
+def test_blobs_of_several_nodes_are_named_with_their_node():
+    blob = a_report().stored.blobs[1]
 
-    assert "<h4>m.w</h4>" in blob_cards((one, replace(one, node="m")))
+    assert "<h4>m.w</h4>" in blob_cards((blob, replace(blob, node="m")))
 
 
 def test_very_many_blobs_are_cut_and_it_says_so():

@@ -21,33 +21,33 @@ def _read(path):
             EventAccumulator,
         )
 
-        found = EventAccumulator(str(path.parent))
-        found.Reload()
-    return found
+        events = EventAccumulator(str(path.parent))
+        events.Reload()
+    return events
 
 
 @pytest.mark.long
 def test_tensorboard_reads_what_was_measured(tmp_path):
     report = make_report(tmp_path)
     (path,) = export([report], tmp_path / "tb")
-    found = _read(path)
+    events = _read(path)
 
-    assert sorted(found.Tags()["scalars"]) == [
+    assert sorted(events.Tags()["scalars"]) == [
         "halve.odd",
         "time/memory, MiB",
         "time/seconds per epoch",
         "time/seconds per save",
         "x",
     ]
-    assert [(one.step, one.value) for one in found.Scalars("x")] == [
+    assert [(scalar.step, scalar.value) for scalar in events.Scalars("x")] == [
         (1, 4.0),
         (2, 2.0),
         (3, 1.0),
         (4, 0.5),
     ]
-    assert math.isnan(found.Scalars("halve.odd")[1].value)
-    times = {one.epoch: one.at for one in report.history.epochs}
-    assert found.Scalars("x")[2].wall_time == pytest.approx(times[3])
+    assert math.isnan(events.Scalars("halve.odd")[1].value)
+    times = {ended.epoch: ended.at for ended in report.history.epochs}
+    assert events.Scalars("x")[2].wall_time == pytest.approx(times[3])
 
 
 @pytest.mark.long
@@ -61,7 +61,7 @@ def test_an_export_that_is_made_again_replaces_the_first(tmp_path):
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
-    for name in [one for one in sys.modules if one.startswith("tensorboardX")]:
+    for name in [module for module in sys.modules if module.startswith("tensorboardX")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
 

@@ -39,7 +39,7 @@ THREE = [
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "orders"),
     [
         ("rate<1", [1]), ("rate <= 1", [1, 2]), ("rate=1.0", [2]), ("params.rate!=1", [1, 3]),
         ("loss>0", [1]), ("label='a b'", [1]), ("label!=c", [1, 3]), ("on=true", [1, 3]),
@@ -47,10 +47,10 @@ THREE = [
         ("rate=text", []), ("rate!=text", [1, 2, 3]), ("seed=0", [1, 2, 3]),
     ],
 )  # fmt: skip
-def test_runs_are_filtered(text, kept):
-    found = filter_runs(THREE, [parse_condition(text)], NOW)
+def test_runs_are_filtered(text, orders):
+    filtered = filter_runs(THREE, [parse_condition(text)], NOW)
 
-    assert [one.order for one in found] == kept
+    assert [run_.order for run_ in filtered] == orders
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_condition_that_cannot_be_is_refused(text, words):
     assert words in f"{fault.message}; {fault.mend}"
 
 
-def test_a_name_of_a_param_and_of_a_metric_must_be_told_apart():
+def test_a_name_of_both_a_param_and_a_metric_is_ambiguous():
     both = [run(1, params={"x": 1}, metrics={"x": 2})]
 
     with pytest.raises(UsageError, match="is a param and a metric"):
@@ -83,7 +83,7 @@ def test_a_name_of_a_param_and_of_a_metric_must_be_told_apart():
     [("rate", [1, 2, 3]), ("-rate", [3, 2, 1]), ("-loss", [1, 2, 3]), ("age", [1, 2, 3])],
 )
 def test_runs_are_sorted_with_those_without_a_value_last(text, order):
-    assert [one.order for one in sort_runs(THREE, text, NOW)] == order
+    assert [run_.order for run_ in sort_runs(THREE, text, NOW)] == order
 
 
 def test_params_that_differ_are_columns_and_others_only_if_wanted():
@@ -100,15 +100,15 @@ def test_a_fork_follows_its_parent_and_points_of_a_sweep_are_together():
     ]  # fmt: skip
 
     walk, sweep = group_runs(runs)
-    assert [one.order for one in walk.runs] == [1, 3, 4, 2]
+    assert [summary.order for summary in walk.runs] == [1, 3, 4, 2]
     assert walk.depths == (0, 1, 2, 0)
-    assert (sweep.title, [one.order for one in sweep.runs]) == ("sweep lr", [5, 6])
+    assert (sweep.title, [summary.order for summary in sweep.runs]) == ("sweep lr", [5, 6])
 
 
 def test_runs_that_are_forks_of_each_other_are_shown_all_the_same():
     runs = [run(1, parent_id="id-walk-2"), run(2, parent_id="id-walk-1")]
 
-    assert {one.order for one in group_runs(runs)[0].runs} == {1, 2}
+    assert {summary.order for summary in group_runs(runs)[0].runs} == {1, 2}
 
 
 def test_csv_has_all_columns_and_digits():

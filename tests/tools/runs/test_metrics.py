@@ -92,10 +92,10 @@ def test_the_last_value_of_each_metric_of_the_job_counts(tmp_path):
         tail='{"name": "x", "val',
     )
 
-    found = read_last_metrics(tmp_path)
+    last = read_last_metrics(tmp_path)
 
-    assert found["x"] == 2.0
-    assert found["y"] != found["y"]
+    assert last["x"] == 2.0
+    assert last["y"] != last["y"]
 
 
 def test_the_newest_epoch_is_found_in_the_tail_of_a_long_file(tmp_path):
@@ -119,7 +119,9 @@ def test_lines_of_metrics_read_the_same_fast_as_parsed_one_by_one():
         for epoch, value in enumerate(values)
     ]
     # Each is met when its name is known already.
-    (line,) = [one for one in lines if b'"value": 0.1, ' in one and b'"a"' in one]
+    (line,) = [
+        candidate for candidate in lines if b'"value": 0.1, ' in candidate and b'"a"' in candidate
+    ]
     for old, new in [
         (b"0.1", b"1e999"), (b"0.1", b"01"), (b"0.1", b"0.1e+2"), (b"0.1", b"-"), (b"0.1", b"."),
         (b'"epoch": 2', b'"epoch": 99999999999999999999'), (b'"epoch": 2', b'"epoch": -2'),
@@ -130,16 +132,16 @@ def test_lines_of_metrics_read_the_same_fast_as_parsed_one_by_one():
         assert old in line
         lines.append(line.replace(old, new))
     expected, damaged = [], [0, 0]
-    for one in lines:
+    for encoded in lines:
         try:
-            event = parse_event(one).event
+            event = parse_event(encoded).event
         except ValueError:
             damaged[0] += 1
         else:
             expected.append((metric_name(event), event.epoch, repr(event.value)))
-    found = read_values(lines, lambda: damaged.append(None))
+    values_read = read_values(lines, lambda: damaged.append(None))
 
-    assert [(name, epoch, repr(value)) for name, epoch, value in found] == expected
+    assert [(name, epoch, repr(value)) for name, epoch, value in values_read] == expected
     assert len(damaged) - 2 == damaged[0] > 5
 
 

@@ -27,48 +27,48 @@ def run(tmp_path):
     return make_run(tmp_path)
 
 
-def test_a_finished_run_is_told_from_its_files(run):
+def test_status_of_a_finished_run_is_read_from_its_files(run):
     change_tags(run.path, ("best",), ())
 
-    found = read_status(run, lines=2)
+    state = read_status(run, lines=2)
 
-    assert (found.status, found.owner, found.group) == ("finished", None, "")
-    assert (found.epoch, found.saved, found.total_epochs) == (4, 4, 4)
-    assert found.saved_bytes > 0
-    assert found.saved_age_s is not None
-    assert found.metrics.rows[-1] == (4, (0.5,))
-    assert found.lines == ("halve [3] x is 1.0", "halve [4] x is 0.5")
-    assert repr(found) == f"<Status of {run.name}: finished, epoch 4, epoch 4 saved>"
-    assert found.tags == ("best",)
-    assert found.left_s is None
+    assert (state.status, state.owner, state.group) == ("finished", None, "")
+    assert (state.epoch, state.saved, state.total_epochs) == (4, 4, 4)
+    assert state.saved_bytes > 0
+    assert state.saved_age_s is not None
+    assert state.metrics.rows[-1] == (4, (0.5,))
+    assert state.lines == ("halve [3] x is 1.0", "halve [4] x is 0.5")
+    assert repr(state) == f"<Status of {run.name}: finished, epoch 4, epoch 4 saved>"
+    assert state.tags == ("best",)
+    assert state.left_s is None
 
 
-def test_one_that_is_held_runs_and_its_rest_is_estimated(run):
+def test_a_locked_run_is_running_and_its_remaining_time_is_estimated(run):
     events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
     until = next(at for at, event in enumerate(events) if event.get("epoch") == 3)
-    kept = [json.dumps(event) for event in events[:until]]
-    (run.path / "events.jsonl").write_text("\n".join(kept) + '\n{"event": "Gro')
+    events_before = [json.dumps(event) for event in events[:until]]
+    (run.path / "events.jsonl").write_text("\n".join(events_before) + '\n{"event": "Gro')
 
     with RunLock.acquire(run.path):
-        found = read_status(run)
+        state = read_status(run)
 
-    assert found.status == "running"
-    assert found.owner is not None
-    assert found.left_s is not None
-    assert found.left_s >= 0
+    assert state.status == "running"
+    assert state.owner is not None
+    assert state.left_s is not None
+    assert state.left_s >= 0
 
 
 def test_what_is_left_counts_what_is_between_epochs_too(run):
     times = [f"2026-01-01T00:00:0{at}Z" for at in (0, 2, 4)]
-    ends = [written(EpochEnded(n, 0.5, (), ()), at) for n, at in enumerate(times, start=1)]
+    epoch_ends = [written(EpochEnded(n, 0.5, (), ()), at) for n, at in enumerate(times, start=1)]
     start = written(RunStarted("r", "j", "/r", 0, 13), times[0])
-    (run.path / "events.jsonl").write_text("".join((start, *ends)))
+    (run.path / "events.jsonl").write_text("".join((start, *epoch_ends)))
 
     with RunLock.acquire(run.path):
-        found = read_status(run)
+        state = read_status(run)
 
-    assert found.epoch_s == 2.0
-    assert found.left_s == (13 - found.epoch) * 2.0
+    assert state.epoch_s == 2.0
+    assert state.left_s == (13 - state.epoch) * 2.0
 
 
 @pytest.mark.parametrize("jump", ["2027-01-01T00:00:02Z", "1996-01-01T00:00:02Z"])
@@ -76,18 +76,18 @@ def test_what_is_left_counts_what_is_between_epochs_too(run):
 def test_a_clock_that_jumps_between_two_epochs_does_not_change_what_is_left(run, jump, jumped):
     times = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:04Z"]
     times[jumped:] = [jump] * (3 - jumped)
-    ends = [written(EpochEnded(n, 0.5, (), ()), at) for n, at in enumerate(times, start=1)]
+    epoch_ends = [written(EpochEnded(n, 0.5, (), ()), at) for n, at in enumerate(times, start=1)]
     start = written(RunStarted("r", "j", "/r", 0, 13), times[0])
-    (run.path / "events.jsonl").write_text("".join((start, *ends)))
+    (run.path / "events.jsonl").write_text("".join((start, *epoch_ends)))
 
     with RunLock.acquire(run.path):
-        found = read_status(run)
+        state = read_status(run)
 
-    assert found.left_s is not None
-    assert 4 <= found.left_s <= 30
+    assert state.left_s is not None
+    assert 4 <= state.left_s <= 30
 
 
-def test_one_that_nobody_holds_and_that_never_said_how_it_ended_was_killed(run):
+def test_a_run_without_lock_and_recorded_end_was_killed(run):
     record = run.path / "run.json"
     record.write_text(record.read_text().replace('"finished"', '"running"'))
 
@@ -104,12 +104,16 @@ def test_a_run_whose_files_are_gone_still_has_a_status(run):
     for name in ("events.jsonl", "metrics.jsonl", "committed.jsonl"):
         (run.path / name).unlink()
 
-    found = read_status(run)
+    state = read_status(run)
 
-    assert (found.status, found.total_epochs, found.saved_age_s) == ("finished", None, None)
+    assert (state.status, state.total_epochs, state.saved_age_s) == (
+        "finished",
+        None,
+        None,
+    )
 
 
-def test_of_a_live_run_it_is_told_which_tasks_run(run):
+def test_status_of_a_live_run_shows_which_tasks_run(run):
     facts = (
         TaskFacts("epoch", "read", "a"),
         TaskFacts("epoch", "read", "b"),
@@ -130,7 +134,7 @@ def test_of_a_live_run_it_is_told_which_tasks_run(run):
             ("a", "fit", "waiting"),
         )
         _write(run, [*events, TaskEnded("read", "b", 1, 0.1, failed=True)])
-        assert [how for _, _, how in read_status(run).tasks] == ["ended", "failed", "running"]
+        assert [state for _, _, state in read_status(run).tasks] == ["ended", "failed", "running"]
         _write(run, [*events, GroupEnded("epoch", 1, 0.1)])
         assert read_status(run).tasks == ()
     _write(run, events)

@@ -60,7 +60,7 @@ def test_one_that_has_ended_cannot_be_asked(tmp_path):
         send_stop_signal(make_run(tmp_path))
 
 
-def test_one_on_another_host_is_told_with_the_command_for_there(tmp_path):
+def test_a_run_on_another_host_is_reported_with_the_command_to_use_there(tmp_path):
     run = make_run(tmp_path)
     with RunLock.acquire(run.path):
         owner = {"pid": 4711, "host": "elsewhere", "since": "now"}
@@ -70,7 +70,7 @@ def test_one_on_another_host_is_told_with_the_command_for_there(tmp_path):
             send_stop_signal(run)
 
 
-def test_asked_to_end_now_it_is_told_twice(tmp_path, monkeypatch):
+def test_stop_now_sends_the_signal_twice(tmp_path, monkeypatch):
     run = make_run(tmp_path)
     sent = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))

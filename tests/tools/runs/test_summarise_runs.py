@@ -33,7 +33,7 @@ stop: [{epochs: 2}]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def run_directory(tmp_path_factory):
     folder = tmp_path_factory.mktemp("summaries")
     (folder / "walk.yaml").write_text(SPEC)
     os.environ["WALK_HOME"] = "/nowhere/known"
@@ -44,9 +44,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def two(made, tmp_path, monkeypatch):
+def two(run_directory, tmp_path, monkeypatch):
     """A directory of two old runs of a job."""
-    shutil.copytree(made, tmp_path / "runs", symlinks=True)
+    shutil.copytree(run_directory, tmp_path / "runs", symlinks=True)
     # What is younger is read each time.
     monkeypatch.setattr(run_index, "COARSE_NS", 0)
     return tmp_path / "runs"
@@ -65,8 +65,8 @@ def test_a_run_is_summarised_with_its_params_and_last_metrics(two):
 def test_values_of_the_environment_and_secrets_are_not_recorded(two):
     first, _ = read_summaries(two).runs
 
-    found = {name: first.params[name] for name in ("home", "sub", "key")}
-    assert found == {"home": "${env:WALK_HOME}", "sub": "${home}/x", "key": "(secret)"}
+    params = {name: first.params[name] for name in ("home", "sub", "key")}
+    assert params == {"home": "${env:WALK_HOME}", "sub": "${home}/x", "key": "(secret)"}
     for path in (two / first.path / "run.json", two / INDEX_NAME):
         assert "/nowhere/known" not in path.read_text()
         assert path.stat().st_mode & 0o077 == 0
@@ -87,14 +87,14 @@ def test_what_has_changed_is_read_again(two):
     with (path / "metrics.jsonl").open("a") as file:
         file.write(last.replace('"value": 1.0', '"value": 7.0') + "\n")
 
-    found = read_summaries(two).runs[0]
-    assert (found.tags, found.metrics) == (("best",), {"x": 7.0})
+    summary = read_summaries(two).runs[0]
+    assert (summary.tags, summary.metrics) == (("best",), {"x": 7.0})
     shutil.rmtree(path)
     assert len(read_summaries(two).runs) == 1
 
 
-def test_a_run_that_changed_a_moment_ago_is_read_again(made, tmp_path):
-    shutil.copytree(made, tmp_path / "runs", symlinks=True)
+def test_a_run_that_changed_a_moment_ago_is_read_again(run_directory, tmp_path):
+    shutil.copytree(run_directory, tmp_path / "runs", symlinks=True)
     path = next((tmp_path / "runs" / "walk").glob("2*"))
     now_ns = time.time_ns() + 60_000_000_000
     os.utime(path, ns=(now_ns, now_ns))
@@ -103,8 +103,8 @@ def test_a_run_that_changed_a_moment_ago_is_read_again(made, tmp_path):
     (path / "tags.json").write_text('["best"]')
     os.utime(path, ns=(now_ns, now_ns))
 
-    found = {one.name: one.tags for one in read_summaries(tmp_path / "runs").runs}
-    assert found[path.name] == ("best",)
+    tags = {summary.name: summary.tags for summary in read_summaries(tmp_path / "runs").runs}
+    assert tags[path.name] == ("best",)
 
 
 @pytest.mark.parametrize("damage", ["", "[", "[" * 100_000, '{"format": 3}', "short", "types"])
@@ -127,11 +127,11 @@ def test_broken_lines_of_metrics_are_counted_and_a_torn_last_one_is_not(two):
     good = path.read_text()
     path.write_text("rubbish\n" + good + '{"event": "Mea')
 
-    found = read_summaries(two)
-    assert found.faults == (
-        f"{found.runs[0].path}: 1 line of metrics.jsonl cannot be read and is skipped",
+    listing = read_summaries(two)
+    assert listing.faults == (
+        f"{listing.runs[0].path}: 1 line of metrics.jsonl cannot be read and is skipped",
     )
-    assert found.runs[0].metrics == {"x": 1.0}
+    assert listing.runs[0].metrics == {"x": 1.0}
 
 
 def test_a_metrics_file_that_is_none_leaves_the_run_in_the_list(two):
@@ -139,19 +139,19 @@ def test_a_metrics_file_that_is_none_leaves_the_run_in_the_list(two):
     path.unlink()
     path.mkdir()
 
-    found = read_summaries(two)
-    assert len(found.runs) == 2
-    assert "cannot read metrics.jsonl" in found.faults[0]
+    listing = read_summaries(two)
+    assert len(listing.runs) == 2
+    assert "cannot read metrics.jsonl" in listing.faults[0]
 
 
-def test_a_damaged_record_is_reported_and_the_rest_listed(two):
+def test_a_damaged_record_is_reported_and_other_runs_are_listed(two):
     bad = read_summaries(two).runs[0].path
     (two / bad / "run.json").write_text("{")
 
-    found = read_summaries(two)
-    assert len(found.runs) == 1
-    assert found.faults[0].startswith(f"{bad}: ")
-    assert "damaged" in found.faults[0]
+    listing = read_summaries(two)
+    assert len(listing.runs) == 1
+    assert listing.faults[0].startswith(f"{bad}: ")
+    assert "damaged" in listing.faults[0]
 
 
 def test_a_run_without_the_right_to_read_is_reported(two, monkeypatch):
@@ -164,8 +164,8 @@ def test_a_run_without_the_right_to_read_is_reported(two, monkeypatch):
         return stat(path, **more)
 
     monkeypatch.setattr(os, "stat", denied)
-    found = read_summaries(two)
-    assert (len(found.runs), found.faults) == (1, (f"{bad}: Permission denied",))
+    listing = read_summaries(two)
+    assert (len(listing.runs), listing.faults) == (1, (f"{bad}: Permission denied",))
 
 
 def test_a_run_that_disappears_meanwhile_is_reported(two, monkeypatch):
@@ -176,9 +176,9 @@ def test_a_run_that_disappears_meanwhile_is_reported(two, monkeypatch):
         return read(run)
 
     monkeypatch.setattr(summaries, "read_record", removing)
-    found = read_summaries(two)
-    assert found.runs == ()
-    assert [words.split(": ")[1] for words in found.faults] == [
+    listing = read_summaries(two)
+    assert listing.runs == ()
+    assert [words.split(": ")[1] for words in listing.faults] == [
         "it disappeared while it was read"
     ] * 2
 
@@ -188,8 +188,8 @@ def test_a_run_whose_process_was_killed_has_the_epoch_of_its_journal(two):
     text = record.read_text().replace('"finished"', '"running"').replace('"epoch": 2', '"epoch": 0')
     record.write_text(text)
 
-    found = read_summaries(two).runs[0]
-    assert (found.status, found.epoch) == (KILLED, 2)
+    killed = read_summaries(two).runs[0]
+    assert (killed.status, killed.epoch) == (KILLED, 2)
     with RunLock.acquire(record.parent):
         live = read_summaries(two).runs[0]
         assert (live.status, live.epoch, live.total_epochs) == ("running", 2, 2)
@@ -199,7 +199,9 @@ def test_of_the_newest_runs_alone_the_files_are_looked_at(two, monkeypatch):
     older, newer = read_summaries(two).runs
     stamp, looked_at = run_index._stamp_run, []
     monkeypatch.setattr(
-        run_index, "_stamp_run", lambda run, *given: looked_at.append(run) or stamp(run, *given)
+        run_index,
+        "_stamp_run",
+        lambda run, *arguments: looked_at.append(run) or stamp(run, *arguments),
     )
 
     assert read_summaries(two, newest=1).runs == (newer,)
@@ -212,9 +214,9 @@ def test_a_run_that_was_moved_to_another_name_is_among_the_newest_of_its_job(two
     job = read_summaries(two).runs[0].job
     (two / job).rename(two / "kept")
 
-    found = read_summaries(two, job).runs
-    assert [one.path.partition("/")[0] for one in found] == ["kept", "kept"]
-    assert read_summaries(two, job, newest=2).runs == found
+    summaries_ = read_summaries(two, job).runs
+    assert [summary.path.partition("/")[0] for summary in summaries_] == ["kept", "kept"]
+    assert read_summaries(two, job, newest=2).runs == summaries_
 
 
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
@@ -235,9 +237,9 @@ def test_only_the_runs_of_one_job_are_built(two):
 
 
 def test_a_name_that_begins_a_longer_one_is_found(two):
-    one, other = indexed_runs(two)
-    (two / one.path).rename(two / "walk" / "20260101-0000-calm-ox")
-    (two / other.path).rename(two / "walk" / "20260101-0001-calm-oxen")
+    first, second = indexed_runs(two)
+    (two / first.path).rename(two / "walk" / "20260101-0000-calm-ox")
+    (two / second.path).rename(two / "walk" / "20260101-0001-calm-oxen")
 
     assert find_run("calm-ox", two).path.name == "20260101-0000-calm-ox"
 
@@ -246,7 +248,7 @@ def list_runs(root):
     return list(NewestFirst(root).runs(lambda _: True))
 
 
-def test_one_that_says_it_runs_and_that_nobody_holds_was_killed(tmp_path):
+def test_a_run_recorded_as_running_without_lock_was_killed(tmp_path):
     make_run(tmp_path, "good")
     root = tmp_path / "runs"
     path = root / list_runs(root)[0].path

@@ -45,7 +45,7 @@ def test_a_finished_run_disappears_whole(tmp_path):
     assert [path.name for path in run.path.parent.iterdir() if not path.is_symlink()] == []
 
 
-def test_a_run_that_could_go_on_is_kept_unless_it_is_meant(tmp_path):
+def test_a_resumable_run_is_kept_unless_it_is_named(tmp_path):
     run = make_run(tmp_path, limit=1.5)
 
     with pytest.raises(UsageError, match="E423"):

@@ -65,7 +65,7 @@ def test_an_axis_that_cannot_be_read_is_refused_at_its_place(text, word):
     assert fault.mend
 
 
-def test_all_axes_that_cannot_be_read_are_told_together():
+def test_all_invalid_axes_are_reported_together():
     assert [str(fault.where) for fault in faults("a", "b=1", "b=2", "c=")] == [
         "--grid #1",
         "--grid #3",
@@ -105,10 +105,10 @@ def test_random_points_of_a_grid_are_distinct_and_at_most_all_of_it():
 
 
 def test_the_order_of_the_axes_does_not_change_what_is_drawn():
-    one = points("a=0.0..1.0", "b=0..9", count=4)
+    drawn = points("a=0.0..1.0", "b=0..9", count=4)
     other = points("b=0..9", "a=0.0..1.0", count=4)
 
-    assert [dict(point) for point in one] == [dict(point) for point in other]
+    assert [dict(point) for point in drawn] == [dict(point) for point in other]
 
 
 def test_values_of_ranges_lie_within_their_ends():

@@ -44,8 +44,8 @@ def test_a_finished_run_is_over_until_what_would_run_is_another(tmp_path):
     (point,) = points(tmp_path, "k=2")
     run(tmp_path, point)
 
-    found = read_outcome(point, tmp_path)
-    assert (found.state, found.epoch, dict(found.metrics)) == ("finished", 3, {"x": 6.0})
+    ended = read_outcome(point, tmp_path)
+    assert (ended.state, ended.epoch, dict(ended.metrics)) == ("finished", 3, {"x": 6.0})
     assert is_over(point, tmp_path)
     assert not is_over(point, tmp_path, epochs=5)
     (later,) = points(tmp_path, "k=2", extra="description: other\n")
@@ -57,9 +57,9 @@ def test_a_failed_run_is_not_over_and_says_why(tmp_path):
     (point,) = points(tmp_path, "k=40")
     run(tmp_path, point)
 
-    found = read_outcome(point, tmp_path)
-    assert (found.state, found.epoch, found.exit_code) == ("failed", 2, 1)
-    assert "assertion" in found.reason
+    ended = read_outcome(point, tmp_path)
+    assert (ended.state, ended.epoch, ended.exit_code) == ("failed", 2, 1)
+    assert "assertion" in ended.reason
     assert not is_over(point, tmp_path)
 
 
@@ -71,7 +71,7 @@ def test_a_run_that_is_not_as_expected_is_over_all_the_same(tmp_path):
     assert is_over(point, tmp_path)
 
 
-def test_a_run_that_says_it_runs_and_is_nobody_s_was_killed(tmp_path):
+def test_a_run_recorded_as_running_without_an_owner_was_killed(tmp_path):
     (point,) = points(tmp_path, "k=1")
     run(tmp_path, point)
     newest_run(tmp_path, point.job).write(status="running", exit_code=None)
@@ -81,13 +81,18 @@ def test_a_run_that_says_it_runs_and_is_nobody_s_was_killed(tmp_path):
 
 
 def test_the_best_is_the_least_or_the_greatest_of_those_that_finished():
-    found = [outcome(x=2.0, k=1), outcome(x=1.0, k=2), outcome("failed", 0.5, k=3), outcome(k=4)]
-    found.append(outcome(x=float("nan"), k=5))
+    outcomes = [outcome(x=2.0, k=1), outcome(x=1.0, k=2), outcome("failed", 0.5, k=3), outcome(k=4)]
+    outcomes.append(outcome(x=float("nan"), k=5))
 
-    assert [one.point.values["k"] for one in rank_outcomes(found, Objective("x"))] == [2, 1]
-    assert [one.point.values["k"] for one in rank_outcomes(found, Objective("x", "max"))] == [1, 2]
-    assert rank_outcomes(found, Objective("")) == []
-    assert score(found[4], Objective("x")) is None
+    assert [ranked.point.values["k"] for ranked in rank_outcomes(outcomes, Objective("x"))] == [
+        2,
+        1,
+    ]
+    assert [
+        ranked.point.values["k"] for ranked in rank_outcomes(outcomes, Objective("x", "max"))
+    ] == [1, 2]
+    assert rank_outcomes(outcomes, Objective("")) == []
+    assert score(outcomes[4], Objective("x")) is None
 
 
 def test_what_is_best_is_read_from_the_option_or_the_spec():
@@ -121,12 +126,12 @@ def test_csv_has_all_digits_and_a_line_per_point():
 )  # fmt: skip
 def test_an_attempt_counts_more_than_what_an_earlier_one_left(code, started, state):
     earlier = outcome("finished", x=1.0, k=1)
-    said = ("the last words",)
+    last_lines = ("the last words",)
 
-    found = apply_attempt(earlier, PointEnded(earlier.point, code, (), said, started))
+    applied = apply_attempt(earlier, PointEnded(earlier.point, code, (), last_lines, started))
 
-    assert found.state == state
-    assert found.exit_code == code
-    assert dict(found.metrics) == ({"x": 1.0} if started else {})
+    assert applied.state == state
+    assert applied.exit_code == code
+    assert dict(applied.metrics) == ({"x": 1.0} if started else {})
     if not started:
-        assert found.reason == "the last words"
+        assert applied.reason == "the last words"

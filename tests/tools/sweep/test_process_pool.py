@@ -22,26 +22,26 @@ from tests.support.waiting import wait_until
 
 def run(points, program, run_dir, jobs=2, act=lambda event: None):
     """What a pool tells, and what it returns, of shell programs: ``$0`` is a point's own word."""
-    told = []
+    events = []
 
     def tell(event):
         if not isinstance(event, PoolIdle):
-            told.append(event)
+            events.append(event)
         act(event)
 
     code = Pool(["sh", "-c", program], run_dir, jobs, tell).run(points)
-    return told, code
+    return events, code
 
 
 def point(word, **values):
     return replace(planned(**(values or {"k": word})), words=(str(word),))
 
 
-def test_each_point_is_run_once_and_its_end_told(tmp_path):
-    told, code = run([point(code) for code in (0, 1, 9)], 'echo "bye" >&2; exit $0', tmp_path)
+def test_each_point_is_run_once_and_its_end_reported(tmp_path):
+    events, code = run([point(code) for code in (0, 1, 9)], 'echo "bye" >&2; exit $0', tmp_path)
 
     assert code == 0
-    assert sorted((one.exit_code, one.last_lines) for one in told) == [
+    assert sorted((event.exit_code, event.last_lines) for event in events) == [
         (0, ("bye",)),
         (1, ("bye",)),
         (9, ("bye",)),
@@ -57,18 +57,18 @@ def test_no_more_run_than_are_allowed(tmp_path):
     assert max(int(line) for line in (tmp_path / "count").read_text().split()) <= 3
 
 
-def test_what_a_run_says_is_heard(tmp_path):
+def test_events_and_faults_of_a_run_are_read(tmp_path):
     start = json.dumps({"event": "RunStarted", "directory": "/r/one", "total_epochs": 3})
     fault = json.dumps({"event": "Fault", "severity": "error", "code": "E205", "message": "no"})
     warning = json.dumps({"event": "Fault", "severity": "warning", "code": "W100"})
     text = "\n".join([start, fault, warning, '{"half'])
 
-    told, _ = run([point("x")], f"cat >&2 <<'END'\n{text}\nEND\nexit 1", tmp_path)
+    events, _ = run([point("x")], f"cat >&2 <<'END'\n{text}\nEND\nexit 1", tmp_path)
 
-    assert isinstance(told[0], PointStarted)
-    assert (str(told[0].run), told[0].total_epochs) == ("/r/one", 3)
-    assert [one["code"] for one in told[1].faults] == ["E205"]
-    assert told[1].last_lines == ('{"half',)
+    assert isinstance(events[0], PointStarted)
+    assert (str(events[0].run), events[0].total_epochs) == ("/r/one", 3)
+    assert [reported["code"] for reported in events[1].faults] == ["E205"]
+    assert events[1].last_lines == ('{"half',)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -80,28 +80,28 @@ def test_a_signal_is_passed_on_once_and_nothing_is_started_after_it(tmp_path, nu
         if isinstance(event, PoolIdle) and not sent:
             sent.append(os.kill(os.getpid(), number))
 
-    told, code = run([point(word) for word in "abc"], program, tmp_path, act=act)
+    events, code = run([point(word) for word in "abc"], program, tmp_path, act=act)
 
     assert code == number
-    assert [(one.exit_code, one.last_lines) for one in told] == [(75, ("caught",))] * 2
+    assert [(ended.exit_code, ended.last_lines) for ended in events] == [(75, ("caught",))] * 2
 
 
 @pytest.mark.long
-def test_a_point_that_somebody_runs_is_waited_for(tmp_path):
+def test_a_point_that_another_process_runs_is_waited_for(tmp_path):
     held = make_run(tmp_path)
     live = replace(point("held"), job=held.record.job)
     lock = RunLock.acquire(held.path)
-    told = []
+    events = []
 
     def act(event):
-        told.append(event)
+        events.append(event)
         if isinstance(event, PoolIdle):
             lock.release()
 
     ended, _ = run([live, point("free")], "exit 0", tmp_path / "runs", jobs=1, act=act)
 
-    assert [one.point.words[0] for one in ended] == ["free", "held"]
-    assert any(isinstance(one, PoolIdle) for one in told)
+    assert [entry.point.words[0] for entry in ended] == ["free", "held"]
+    assert any(isinstance(entry, PoolIdle) for entry in events)
 
 
 @pytest.mark.long
@@ -127,9 +127,9 @@ def test_a_point_s_process_is_asked_to_end_when_the_sweep_is_killed(tmp_path):
 def test_variables_that_steer_jobrun_do_not_reach_the_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("JOBRUN_MAX_EPOCHS", "1")
 
-    told, _ = run([point("x")], "env | grep JOBRUN_ >&2; exit 0", tmp_path)
+    events, _ = run([point("x")], "env | grep JOBRUN_ >&2; exit 0", tmp_path)
 
-    assert told[0].last_lines == ()
+    assert events[0].last_lines == ()
     assert "JOBRUN_MAX_EPOCHS" not in pools.plain_environment()
 
 

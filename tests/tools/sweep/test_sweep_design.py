@@ -21,15 +21,15 @@ from jobrun.tools.sweep.sweep_design import (
 from tests.support.sweeps import grow_spec, planned
 
 
-def made(folder, *texts, name="", overrides=(), extra=""):
+def design(folder, *texts, name="", overrides=(), extra=""):
     axes = parse_axes(texts)
     base = SweepBase(str(grow_spec(folder, extra)), (), overrides, name)
     return design_sweep(base, axes, enumerate_points(axes, None, 0))
 
 
-def refused(folder, *texts, **given):
+def refused(folder, *texts, **options):
     with pytest.raises(SpecError) as caught:
-        made(folder, *texts, **given)
+        design(folder, *texts, **options)
     return [(fault.code, str(fault.where), fault.mend) for fault in caught.value.faults]
 
 
@@ -38,9 +38,9 @@ def test_an_unknown_param_is_refused_with_its_place_and_the_nearest_name(tmp_pat
 
 
 def test_each_value_that_does_not_fit_is_refused(tmp_path):
-    found = refused(tmp_path, "k=1,x", "kind=a,c")
+    faults = refused(tmp_path, "k=1,x", "kind=a,c")
 
-    assert [(code, place) for code, place, _ in found] == [
+    assert [(code, position) for code, position, _ in faults] == [
         ("E036", "--grid #1"),
         ("E036", "--grid #2"),
     ]
@@ -51,7 +51,7 @@ def test_a_fault_of_set_keeps_its_own_place(tmp_path):
 
 
 def test_values_have_the_types_of_the_spec(tmp_path):
-    (point,) = made(tmp_path, "rate=1", "kind=b").points
+    (point,) = design(tmp_path, "rate=1", "kind=b").points
 
     assert dict(point.values) == {"rate": 1.0, "kind": "b"}
     assert type(point.values["rate"]) is float
@@ -59,34 +59,34 @@ def test_values_have_the_types_of_the_spec(tmp_path):
 
 
 def test_a_number_written_in_two_ways_is_one_point(tmp_path):
-    assert len(made(tmp_path, "rate=1,1.0,2").points) == 2
+    assert len(design(tmp_path, "rate=1,1.0,2").points) == 2
 
 
 def test_names_of_jobs_are_file_names_and_differ(tmp_path):
-    names = [point.job for point in made(tmp_path, "k=1,2", "rate=1e-30,1e30").points]
+    names = [point.job for point in design(tmp_path, "k=1,2", "rate=1e-30,1e30").points]
 
     assert len(set(names)) == 4
     assert all(FILE_NAME.fullmatch(name) for name in names)
 
 
 def test_a_point_keeps_its_name_when_axes_change_places(tmp_path):
-    one = made(tmp_path, "k=1", "rate=2")
-    other = made(tmp_path, "rate=2,3", "k=1")
+    first = design(tmp_path, "k=1", "rate=2")
+    other = design(tmp_path, "rate=2,3", "k=1")
 
     # What is shown in front follows the axes; what makes it that point does not.
-    assert one.points[0].job[-10:] == other.points[0].job[-10:]
+    assert first.points[0].job[-10:] == other.points[0].job[-10:]
 
 
 def test_another_name_is_another_sweep(tmp_path):
-    assert made(tmp_path, "k=1", name="second").points[0].job.startswith("second.k1.")
+    assert design(tmp_path, "k=1", name="second").points[0].job.startswith("second.k1.")
     with pytest.raises(UsageError, match="E403"):
-        made(tmp_path, "k=1", name="a/b")
+        design(tmp_path, "k=1", name="a/b")
 
 
 def test_the_metric_that_the_spec_judges_by_is_the_default(tmp_path):
-    assert made(tmp_path, "k=1").best == ("x", "min")
+    assert design(tmp_path, "k=1").best == ("x", "min")
     best = "checkpoint: {keep: {best: {metric: x, mode: max, n: 1}}}\n"
-    assert made(tmp_path, "k=1", extra=best).best == ("x", "max")
+    assert design(tmp_path, "k=1", extra=best).best == ("x", "max")
 
 
 def test_a_param_without_a_value_gets_it_from_the_grid(tmp_path):
@@ -103,12 +103,12 @@ def test_a_param_without_a_value_gets_it_from_the_grid(tmp_path):
 def test_of_very_many_points_each_is_still_checked_for_its_form(tmp_path):
     values = ",".join(str(number) for number in range(150))
 
-    assert len(made(tmp_path, f"k={values}").points) == 150
+    assert len(design(tmp_path, f"k={values}").points) == 150
     assert refused(tmp_path, f"k={values},x")[0][:2] == ("E036", "--grid #1")
 
 
 def test_a_point_has_the_digest_that_its_run_records(tmp_path):
-    (point,) = made(tmp_path, "rate=2").points
+    (point,) = design(tmp_path, "rate=2").points
 
     assert spec_digest(load_spec(str(tmp_path / "grow.yaml"), overrides=point.words[1::2])) == (
         point.digest
@@ -139,7 +139,7 @@ def test_tags_name_the_sweep_and_each_value():
     assert build_tags("grow", planned(k=3, rate=0.5)) == ("sweep=grow", "k=3", "rate=0.5")
 
 
-def test_what_cannot_stand_in_a_tag_is_replaced(tmp_path):
+def test_characters_that_a_tag_cannot_hold_are_replaced(tmp_path):
     tag_run(tmp_path, "grow", planned(path="a b/ü", rate=1e30, long="x" * 99))
 
     assert read_tags(tmp_path) == ("long=" + "x" * 59, "path=a_b_", "rate=1e_30", "sweep=grow")

@@ -32,8 +32,8 @@ def test_each_file_is_listed_and_has_one_line():
     files = {path.stem for path in Path(templates.__file__).parent.glob("*.yaml")}
 
     assert files == set(TEMPLATES)
-    beside = {path.stem for path in Path(templates.__file__).parent.glob("*.txt")}
-    assert beside == {name for names in COMPANIONS.values() for name in names}
+    companions = {path.stem for path in Path(templates.__file__).parent.glob("*.txt")}
+    assert companions == {name for names in COMPANIONS.values() for name in names}
     assert all(len(f"{name}  {about}") < 80 for name, about in TEMPLATES.items())
 
 
