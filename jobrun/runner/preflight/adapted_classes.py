@@ -13,7 +13,7 @@ from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.types import Job
 from jobrun.runner.identity.code_digests import find_module
 from jobrun.runner.preflight.callable_signatures import find_definition
-from jobrun.runtime.steps.user_modules import split_adapted
+from jobrun.runtime.callables.user_modules import split_adapted
 from jobrun.values.adapters.registry import ADAPTED_WHOLLY
 
 # Error code, message, and how to mend it.

@@ -22,7 +22,7 @@ from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Job
 from jobrun.runner.identity.code_digests import Source, find_source
-from jobrun.runtime.steps.user_modules import find_hidden_module, hidden_module_texts
+from jobrun.runtime.callables.user_modules import find_hidden_module, hidden_module_texts
 
 # Functions that can bind names that the source does not show, as ``import *`` does.
 _OPAQUE = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})

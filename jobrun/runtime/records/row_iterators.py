@@ -19,10 +19,10 @@ import numpy as np
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.formats.rows import Array, Column, Rows
 from jobrun.graph.readers import CounterSource
+from jobrun.runtime.callables.invocation import explain_exception
 from jobrun.runtime.codegen.coercion import as_blob_value
 from jobrun.runtime.context.rng import StreamKey, make_stream
 from jobrun.runtime.records.reader_position import slice_stretches
-from jobrun.runtime.steps.call import explain_exception
 from jobrun.values.blob_kinds import Value, describe, require_storable
 from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach

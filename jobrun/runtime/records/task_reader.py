@@ -37,6 +37,9 @@ from jobrun.graph.readers import (
     ZipSource,
     readers_in,
 )
+from jobrun.runtime.callables.call import read_only_view
+from jobrun.runtime.callables.invocation import GapNotes, make_instance, printed_lines
+from jobrun.runtime.callables.user_modules import load_callable
 from jobrun.runtime.codegen.compiler import compile_expression
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import BlockNames, collect_expression_usage
@@ -59,8 +62,6 @@ from jobrun.runtime.records.row_iterators import (
     shuffle_order,
 )
 from jobrun.runtime.step_errors import explain_at
-from jobrun.runtime.steps.call import GapNotes, make_instance, printed_lines, read_only_view
-from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.change_detection import lend

@@ -2,5 +2,5 @@
 
 - ``snapshot``: copy-on-write snapshots of blobs, and the files that they are written to.
 - ``node_objects``: states of Python objects, taken and restored, and what the objects share.
-- ``values_kept_by_code``: what callables keep, found by counting references.
+- ``kept_references``: what callables keep, found by counting references.
 """

@@ -29,8 +29,8 @@ from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.steps import SaveState
+from jobrun.runtime.snapshots.kept_references import KeptValues
 from jobrun.runtime.snapshots.node_objects import SharingTracker, collect_state
-from jobrun.runtime.snapshots.values_kept_by_code import KeptValues
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.copies import NoteRemade, detach, ignore_remade

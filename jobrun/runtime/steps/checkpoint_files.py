@@ -30,13 +30,13 @@ from jobrun.graph.steps import (
     Rows,
     SaveState,
 )
+from jobrun.runtime.callables.user_modules import load_callable
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.snapshots.node_objects import (
     find_sharing,
     load_object_state,
     require_state_taken,
 )
-from jobrun.runtime.steps.user_modules import load_callable
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.container_flattening import is_tree, unbound_class_error, unbound_classes

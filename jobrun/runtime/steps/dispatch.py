@@ -153,7 +153,7 @@ def _raise_first_error(outcomes: list[BaseException | None]) -> None:
 # The functions are named by text, so that a job imports only the modules of its own steps.
 _STATE = "jobrun.runtime.steps.checkpoint_files:state_action"
 _EFFECTS: Mapping[type[Effect], str] = {
-    CallPython: "jobrun.runtime.steps.call:call_action",
+    CallPython: "jobrun.runtime.callables.call:call_action",
     Load: "jobrun.runtime.steps.data_files:load_action",
     Pull: "jobrun.runtime.steps.pull:pull_action",
     RunProgram: "jobrun.runtime.steps.run_program:program_action",

@@ -25,6 +25,7 @@ from jobrun.core.lazy_module import lazy_module
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.concurrent_calls import find_calls_beside, find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
+from jobrun.runtime.callables.user_modules import FolderOnPath, admit_classes, load_callable
 from jobrun.runtime.context.cancel import CancelScope
 from jobrun.runtime.context.child_processes import ChildReaper
 from jobrun.runtime.context.frame import Blobs, Frame, MissingBlobError
@@ -37,7 +38,6 @@ from jobrun.runtime.group_plan import GroupPlan, plan_group
 from jobrun.runtime.snapshots.snapshot import Snapshots
 from jobrun.runtime.step_errors import NumpyWarnings
 from jobrun.runtime.steps.restore_process_state import ProcessState
-from jobrun.runtime.steps.user_modules import FolderOnPath, admit_classes, load_callable
 from jobrun.runtime.task_limits import has_own_scope
 from jobrun.session.base import GroupCancelledError, Outputs, RunContext, merge_errors
 from jobrun.session.threads.thread_pool import IdleCpuStarter, ThreadPool

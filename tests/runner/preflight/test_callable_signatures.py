@@ -13,7 +13,7 @@ from jobrun.graph.expressions import Const
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner.preflight.callable_signatures import check_callables, find_definition
-from jobrun.runtime.steps.call import _EXTRAS
+from jobrun.runtime.callables.invocation import EXTRAS
 
 WHERE = Origin("j.yaml", 3, 7)
 
@@ -151,7 +151,7 @@ def test_installed_modules_are_checked_and_not_imported(tmp_path):
 
 
 def test_implicit_call_arguments_match_the_runtime():
-    assert set(_EXTRAS) == CALL_EXTRAS
+    assert set(EXTRAS) == CALL_EXTRAS
 
 
 @pytest.mark.parametrize(

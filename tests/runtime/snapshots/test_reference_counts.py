@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobrun.runtime.snapshots.values_kept_by_code import count_others
+from jobrun.runtime.snapshots.kept_references import count_others
 from tests.support.tables import each_case
 
 # Code that runs often is run in other ways.

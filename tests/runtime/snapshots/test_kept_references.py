@@ -11,7 +11,7 @@ import pytest
 import jobrun
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.context.frame import Blobs
-from jobrun.runtime.snapshots.values_kept_by_code import KeptValues, find_kept
+from jobrun.runtime.snapshots.kept_references import KeptValues, find_kept
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.values.copies import detach
 

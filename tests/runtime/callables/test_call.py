@@ -8,9 +8,9 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.steps import Loop
 from jobrun.graph.types import OutputRef
+from jobrun.runtime.callables.array_audit import ArrayAudit, find_changed
+from jobrun.runtime.callables.call import call_action, read_only_view
 from jobrun.runtime.codegen.liveness import BlockNames
-from jobrun.runtime.steps.array_audit import ArrayAudit, find_changed
-from jobrun.runtime.steps.call import call_action, read_only_view
 from jobrun.testing.graphs import call, expr, steps
 from jobrun.values.atomic_counter import Counter
 from tests.support.step_bench import Bench
@@ -222,7 +222,7 @@ def test_a_fresh_result_is_not_copied(bench, monkeypatch):
     def refused(*_):
         raise AssertionError("copied")
 
-    monkeypatch.setattr("jobrun.runtime.steps.call.detach", refused)
+    monkeypatch.setattr("jobrun.runtime.callables.call.detach", refused)
 
     bench.do(use("make", out="a"))
 
@@ -460,7 +460,7 @@ def test_what_c_code_writes_to_an_inout_array_is_not_refused(bench):
 
 def test_large_arrays_are_audited_at_the_calls_1_2_4_8(monkeypatch):
     read = []
-    monkeypatch.setattr("jobrun.runtime.steps.array_audit._digest_large", lambda _: len(read))
+    monkeypatch.setattr("jobrun.runtime.callables.array_audit._digest_large", lambda _: len(read))
     audit = ArrayAudit()
     small, large = np.zeros(8), np.zeros(1 << 14)
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
-from jobrun.runtime.steps.user_modules import FolderOnPath, load_callable
+from jobrun.runtime.callables.user_modules import FolderOnPath, load_callable
 from tests.support.command import jobrun
 
 
