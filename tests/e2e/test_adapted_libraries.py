@@ -279,7 +279,7 @@ def test_a_function_without_a_name_in_a_calculator_is_the_reason_of_a_refusal(tm
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
     assert done.returncode == 1
-    said = " ".join(done.stderr.split())
-    assert "E202" in said
-    assert "the function EMT.initialize.<locals>.<lambda>, which is not found by its name" in said
-    assert "get=…, make=…" in said
+    output = " ".join(done.stderr.split())
+    assert "E202" in output
+    assert "the function EMT.initialize.<locals>.<lambda>, which is not found by its name" in output
+    assert "get=…, make=…" in output

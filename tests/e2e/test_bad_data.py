@@ -105,35 +105,35 @@ WITHIN = {
 def _refused(folder, text, code, message, capsys):
     (folder / "bad.yaml").write_text(text)
     assert invoke(["run", "bad.yaml"]) in {1, 3, 7}
-    said = capsys.readouterr().err
-    assert f"error[{code}] bad.yaml:" in said
-    assert message in said
-    assert "^ " in said
-    return said
+    output = capsys.readouterr().err
+    assert f"error[{code}] bad.yaml:" in output
+    assert message in output
+    assert "^ " in output
+    return output
 
 
-@pytest.mark.parametrize("what", BEFORE)
-def test_bad_data_are_refused_before_anything_runs(folder, capsys, what):
-    reader, code, message = BEFORE[what]
-    said = _refused(folder, f"{HEAD}readers: {{r: {{{reader}}}}}\n{REST}", code, message, capsys)
+@pytest.mark.parametrize("case", BEFORE)
+def test_bad_data_are_refused_before_anything_runs(folder, capsys, case):
+    reader, code, message = BEFORE[case]
+    output = _refused(folder, f"{HEAD}readers: {{r: {{{reader}}}}}\n{REST}", code, message, capsys)
 
-    assert "bad.yaml:3:" in said
+    assert "bad.yaml:3:" in output
     assert not (folder / "runs").exists()
 
 
-@pytest.mark.parametrize("what", WITHIN)
-def test_what_only_the_rows_tell_is_refused_with_the_same_place(folder, capsys, what):
-    reader, code, message = WITHIN[what]
-    said = _refused(folder, f"{HEAD}readers: {{r: {{{reader}}}}}\n{REST}", code, message, capsys)
+@pytest.mark.parametrize("case", WITHIN)
+def test_what_only_the_rows_tell_is_refused_with_the_same_place(folder, capsys, case):
+    reader, code, message = WITHIN[case]
+    output = _refused(folder, f"{HEAD}readers: {{r: {{{reader}}}}}\n{REST}", code, message, capsys)
 
-    assert "bad.yaml:3:" in said
+    assert "bad.yaml:3:" in output
 
 
 def test_a_wrong_dtype_is_refused_before_anything_runs(folder, capsys):
     text = f"{HEAD}readers: {{r: {{npy: ok.npy, fields: [x], batch: 2}}}}\n{REST}"
-    said = _refused(folder, text.replace("k + sum(x)", "k + sum(x & 1)"), "E291", "", capsys)
+    output = _refused(folder, text.replace("k + sum(x)", "k + sum(x & 1)"), "E291", "", capsys)
 
-    assert "bad.yaml:5:" in said
+    assert "bad.yaml:5:" in output
     assert not (folder / "runs").exists()
 
 
@@ -151,10 +151,10 @@ QUEUES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", QUEUES)
-def test_queues_that_cannot_be_meant_are_refused_before_anything_runs(folder, capsys, what):
-    queues, rest, code, message = QUEUES[what]
-    _refused(folder, HEAD + COUNT + queues + rest, code, message, capsys)
+@pytest.mark.parametrize("case", QUEUES)
+def test_queues_that_cannot_be_meant_are_refused_before_anything_runs(folder, capsys, case):
+    queues, steps, code, message = QUEUES[case]
+    _refused(folder, HEAD + COUNT + queues + steps, code, message, capsys)
 
     assert not (folder / "runs").exists()
 

@@ -176,22 +176,22 @@ def _order(run: Path) -> int:
 def _run(folder: Path, words: str, code: int) -> str:
     words = words.replace("RUN", _first_run(folder)) if "RUN" in words else words
     done = jobrun(*words.split(), cwd=folder)
-    said = done.stdout + done.stderr
-    assert done.returncode == code, f"{words}: {done.returncode}, {said}"
-    return re.sub(r"\s+", " ", said)
+    output = done.stdout + done.stderr
+    assert done.returncode == code, f"{words}: {done.returncode}, {output}"
+    return re.sub(r"\s+", " ", output)
 
 
 @pytest.mark.parametrize(
     "command", thinned([*COMMANDS, *FORKS], 6), ids=lambda command: command.words
 )
-def test_without_a_change_nothing_is_said(folder, command):
+def test_without_a_change_nothing_is_reported(folder, command):
     for words in (command.words, f"{command.words} --strict")[: 1 if command.strict is None else 2]:
-        said = _run(folder, words, 0)
+        output = _run(folder, words, 0)
 
-        assert not any(change.field in said for change in CHANGES)
-        assert "outdated:" not in said
-        assert "finished, outdated" not in said
-        assert "changed (" not in said
+        assert not any(change.field in output for change in CHANGES)
+        assert "outdated:" not in output
+        assert "finished, outdated" not in output
+        assert "changed (" not in output
 
 
 @pytest.mark.parametrize("change", thinned(CHANGES, 10), ids=lambda change: change.name)
@@ -219,8 +219,8 @@ def test_a_fork_says_what_is_not_as_in_its_parent(folder, change):
 
     def check(command: Command) -> None:
         is_read = change.name != "data of init" and (command.takes_spec or not change.in_spec)
-        said = _run(folder, command.words, 0)
-        assert (change.field in said) == is_read
+        output = _run(folder, command.words, 0)
+        assert (change.field in output) == is_read
         strict = 0 if change.in_spec or not is_read else 5
         assert (change.field in _run(folder, f"{command.words} --strict", strict)) == is_read
 
@@ -261,22 +261,22 @@ def test_a_test_and_a_new_run_compute_with_what_is_there_now(folder):
     CHANGES[0].make(folder)
     after = json.loads(_run(folder, "test sum.yaml --json", 0).partition(" sum.yaml")[0])
 
-    first, second = (found["specs"][0]["metrics"]["s"] for found in (before, after))
+    first, second = (output["specs"][0]["metrics"]["s"] for output in (before, after))
     assert second == 2 * first
 
 
 def test_a_sweep_with_a_further_point_marks_the_points_of_the_old_code(folder):
     CHANGES[0].make(folder)
 
-    said = _run(folder, "sweep sum.yaml --name many --grid k=1,2,3 --best s", 0)
+    output = _run(folder, "sweep sum.yaml --name many --grid k=1,2,3 --best s", 0)
 
-    assert said.count("finished, outdated") == 2
-    assert "outdated, changed since they finished: k=1; k=2: callables.step:step" in said
-    assert re.search(r"best \(least s\): k=1 .* \(outdated\)", said)
+    assert output.count("finished, outdated") == 2
+    assert "outdated, changed since they finished: k=1; k=2: callables.step:step" in output
+    assert re.search(r"best \(least s\): k=1 .* \(outdated\)", output)
 
 
 @pytest.mark.long
-def test_what_was_accepted_at_a_resume_is_said_of_its_result(folder):
+def test_changes_accepted_at_a_resume_are_reported_with_the_result(folder):
     shutil.rmtree(folder / "runs")
     _run(folder, "run sum.yaml --max-epochs 1", 75)
     CHANGES[0].make(folder)
@@ -290,7 +290,7 @@ def test_what_was_accepted_at_a_resume_is_said_of_its_result(folder):
     assert sorted(outdated) == [[], ["callables: changed within the run, and accepted"]]
 
 
-def test_data_of_init_that_changes_while_a_run_is_stopped_is_said_of_its_result(folder):
+def test_init_data_changed_while_a_run_is_stopped_are_reported_with_the_result(folder):
     shutil.rmtree(folder / "runs")
     _run(folder, "run sum.yaml --max-epochs 1", 75)
     _save("start.npy", w=np.ones(5))(folder)

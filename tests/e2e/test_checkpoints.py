@@ -29,28 +29,28 @@ def place_with(tmp_path: Path, checkpoint: str) -> WalkJob:
     return WalkJob(tmp_path, ("stop:", f"checkpoint: {checkpoint}\nstop:"))
 
 
-def noted(place: WalkJob, level: str = "warning") -> list[str]:
-    return [e.text for e in place.events if isinstance(e, Noted) and e.level == level]
+def noted(job: WalkJob, level: str = "warning") -> list[str]:
+    return [e.text for e in job.events if isinstance(e, Noted) and e.level == level]
 
 
-def nodes_of(place: WalkJob, epoch: int) -> list[str]:
-    return [file.node for file in place.store.manifest(epoch).files]
+def nodes_of(job: WalkJob, epoch: int) -> list[str]:
+    return [file.node for file in job.store.manifest(epoch).files]
 
 
 # Which.
 
 
 def test_without_checkpoints_nothing_is_kept_and_a_resume_is_refused(tmp_path):
-    place = place_with(tmp_path, "none")
+    job = place_with(tmp_path, "none")
 
-    assert place.start().exit_code == 0
+    assert job.start().exit_code == 0
 
-    assert place.store.epochs() == ()
-    assert not (place.run.path / "committed.jsonl").exists()
-    assert "checkpoint: none: this run cannot be resumed" in noted(place)
-    assert (place.run.path / "artifacts" / "w.npy").is_file()
+    assert job.store.epochs() == ()
+    assert not (job.run.path / "committed.jsonl").exists()
+    assert "checkpoint: none: this run cannot be resumed" in noted(job)
+    assert (job.run.path / "artifacts" / "w.npy").is_file()
     with pytest.raises(CheckpointError, match="E361"):
-        place.resume()
+        job.resume()
 
 
 TINY = """\
@@ -66,7 +66,7 @@ checkpoint: {{every: {every}, keep: {{last: 2}}}}
 
 @pytest.mark.long
 def test_tiny_epochs_are_saved_as_time_allows_and_end_with_the_same_bits(tmp_path):
-    kept, saved = {}, {}
+    states, saved = {}, {}
     for every in ("auto", "1000ep"):
         folder = tmp_path / every
         folder.mkdir()
@@ -78,26 +78,26 @@ def test_tiny_epochs_are_saved_as_time_allows_and_end_with_the_same_bits(tmp_pat
         assert ("an epoch is saved about every" in ended.stderr) == (every == "auto")
         run = only_run(folder / "runs")
         saved[every] = (run / "committed.jsonl").read_text().count("\n")
-        kept[every] = blobs(epochs(run)[4000])
+        states[every] = blobs(epochs(run)[4000])
 
     # Far fewer than all, and the last one of each start.
     assert 5 < saved["auto"] < 4000
-    assert kept["auto"] == kept["1000ep"]
+    assert states["auto"] == states["1000ep"]
 
 
 def test_by_default_the_nodes_of_init_are_saved(tmp_path):
-    place = WalkJob(tmp_path)
-    place.start()
+    walk_job = WalkJob(tmp_path)
+    walk_job.start()
 
-    assert nodes_of(place, 4) == ["a", "b"]
-    assert place.store.verify(4) is None
+    assert nodes_of(walk_job, 4) == ["a", "b"]
+    assert walk_job.store.verify(4) is None
 
 
 def test_nodes_that_are_named_are_those_that_are_saved(tmp_path):
-    place = place_with(tmp_path, "{nodes: [b, a]}")
-    place.start()
+    job = place_with(tmp_path, "{nodes: [b, a]}")
+    job.start()
 
-    assert sorted(nodes_of(place, 4)) == ["a", "b"]
+    assert sorted(nodes_of(job, 4)) == ["a", "b"]
 
 
 ONE_NODE = """\
@@ -110,11 +110,11 @@ stop: [{epochs: 2}]
 
 
 def test_a_job_without_nodes_has_one_file(tmp_path):
-    place = WalkJob(tmp_path)
-    place.spec.write_text(ONE_NODE)
-    place.start()
+    walk_job = WalkJob(tmp_path)
+    walk_job.spec.write_text(ONE_NODE)
+    walk_job.start()
 
-    assert nodes_of(place, 2) == ["local"]
+    assert nodes_of(walk_job, 2) == ["local"]
 
 
 # A store that fails.
@@ -131,43 +131,43 @@ def failing(monkeypatch, *epochs: int) -> None:
     monkeypatch.setattr(DirectoryStore, "stage", refuse)
 
 
-def test_saves_that_fail_are_counted_told_and_passed_over_with_warn(tmp_path, monkeypatch):
-    place = place_with(tmp_path, "{on_error: warn}")
+def test_failed_saves_are_counted_reported_and_skipped_with_warn(tmp_path, monkeypatch):
+    job = place_with(tmp_path, "{on_error: warn}")
     failing(monkeypatch, 1, 3)
 
-    assert place.start().exit_code == 0
+    assert job.start().exit_code == 0
 
-    assert [e.epoch for e in place.events if isinstance(e, CheckpointFailed)] == [1, 3]
-    assert noted(place)[-1] == "2 checkpoints could not be saved"
-    assert place.store.epochs() == (0, 2, 4)
+    assert [e.epoch for e in job.events if isinstance(e, CheckpointFailed)] == [1, 3]
+    assert noted(job)[-1] == "2 checkpoints could not be saved"
+    assert job.store.epochs() == (0, 2, 4)
 
 
-def test_the_count_goes_on_over_a_resume(tmp_path, monkeypatch):
-    place = place_with(tmp_path, "{on_error: warn}")
+def test_the_count_continues_over_a_resume(tmp_path, monkeypatch):
+    job = place_with(tmp_path, "{on_error: warn}")
     failing(monkeypatch, 1)
-    assert place.start(max_epochs=2).exit_code == 75
-    assert noted(place)[-1] == "1 checkpoint could not be saved"
+    assert job.start(max_epochs=2).exit_code == 75
+    assert noted(job)[-1] == "1 checkpoint could not be saved"
     monkeypatch.undo()
     failing(monkeypatch, 3)
 
-    assert place.resume().exit_code == 0
+    assert job.resume().exit_code == 0
 
-    assert noted(place)[-1] == "2 checkpoints could not be saved"
+    assert noted(job)[-1] == "2 checkpoints could not be saved"
 
 
 def test_a_failing_save_ends_the_run_without_warn(tmp_path, monkeypatch):
-    place = WalkJob(tmp_path)
+    walk_job = WalkJob(tmp_path)
     failing(monkeypatch, 2)
 
     with pytest.raises(EnvironmentFaultError) as caught:
-        place.start()
+        walk_job.start()
 
     assert caught.value.exit_code == 7
-    assert place.store.epochs() == (0, 1)
+    assert walk_job.store.epochs() == (0, 1)
 
 
-def test_the_command_tells_the_failures_at_the_end(tmp_path, monkeypatch, capsys):
-    place = place_with(tmp_path, "{on_error: warn}")
+def test_the_command_reports_failed_saves_at_the_end(tmp_path, monkeypatch, capsys):
+    job = place_with(tmp_path, "{on_error: warn}")
     write = os.pwrite
 
     def full(descriptor, data, offset):
@@ -176,24 +176,24 @@ def test_the_command_tells_the_failures_at_the_end(tmp_path, monkeypatch, capsys
         return write(descriptor, data, offset)
 
     monkeypatch.setattr(os, "pwrite", full)
-    assert invoke(["run", str(place.spec), "--run-dir", str(place.run_dir)]) == 0
+    assert invoke(["run", str(job.spec), "--run-dir", str(job.run_dir)]) == 0
 
-    said = capsys.readouterr().err
-    assert "warning: epoch 4 could not be saved" in said
-    assert "warning: 5 checkpoints could not be saved" in said
+    inspected = capsys.readouterr().err
+    assert "warning: epoch 4 could not be saved" in inspected
+    assert "warning: 5 checkpoints could not be saved" in inspected
 
 
 # How long it took.
 
 
 def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsys):
-    place = WalkJob(tmp_path)
-    place.start(max_epochs=2)
-    place.resume()
-    lines = (place.run.path / "events.jsonl").read_text().splitlines()
-    found = [one for one in map(json.loads, lines) if one["event"] == "CheckpointTimes"]
+    walk_job = WalkJob(tmp_path)
+    walk_job.start(max_epochs=2)
+    walk_job.resume()
+    lines = (walk_job.run.path / "events.jsonl").read_text().splitlines()
+    actual = [entry for entry in map(json.loads, lines) if entry["event"] == "CheckpointTimes"]
 
-    assert [(one["action"], one["epoch"]) for one in found] == [
+    assert [(entry["action"], entry["epoch"]) for entry in actual] == [
         ("save", 0),
         ("save", 1),
         ("save", 2),
@@ -201,12 +201,12 @@ def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsy
         ("save", 3),
         ("save", 4),
     ]
-    for one in found:
-        assert [node["node"] for node in one["nodes"]] == ["a", "b"]
-        assert all(node["seconds"] > 0 and node["megabytes_per_s"] > 0 for node in one["nodes"])
-        assert one["slowest"] in {"a", "b"}
-        assert one["size_bytes"] == sum(node["size_bytes"] for node in one["nodes"])
-    arguments = ["inspect-checkpoint", str(place.run.path)]
+    for single in actual:
+        assert [node["node"] for node in single["nodes"]] == ["a", "b"]
+        assert all(node["seconds"] > 0 and node["megabytes_per_s"] > 0 for node in single["nodes"])
+        assert single["slowest"] in {"a", "b"}
+        assert single["size_bytes"] == sum(node["size_bytes"] for node in single["nodes"])
+    arguments = ["inspect-checkpoint", str(walk_job.run.path)]
     assert invoke([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["saved"]["epoch"] == 4
     assert invoke(arguments) == 0
@@ -214,10 +214,10 @@ def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsy
 
 
 def test_times_are_in_no_file_of_a_checkpoint(tmp_path):
-    place = WalkJob(tmp_path)
-    place.start()
+    walk_job = WalkJob(tmp_path)
+    walk_job.start()
 
-    for path in Path(place.store.path(4)).iterdir():
+    for path in Path(walk_job.store.path(4)).iterdir():
         assert b"megabytes" not in path.read_bytes()
         assert b"slowest" not in path.read_bytes()
 
@@ -225,13 +225,13 @@ def test_times_are_in_no_file_of_a_checkpoint(tmp_path):
 # Handlers and builders from outside.
 
 
-def test_another_handler_is_told_of_each_epoch_and_of_all_times(tmp_path):
-    place, handler = WalkJob(tmp_path), Remembering()
+def test_another_handler_receives_each_epoch_and_all_times(tmp_path):
+    walk_job, handler = WalkJob(tmp_path), Remembering()
 
-    place.start(metadata=handler)
+    walk_job.start(metadata=handler)
 
     assert handler.epochs == [0, 1, 2, 3, 4]
-    assert [(one.action, one.epoch) for one in handler.times] == [
+    assert [(time_.action, time_.epoch) for time_ in handler.times] == [
         ("save", epoch) for epoch in range(5)
     ]
 
@@ -241,28 +241,28 @@ class Older(Remembering):
         return Chosen(1, "epoch 2 diverged")
 
 
-def test_another_handler_chooses_the_epoch_and_it_is_told_why(tmp_path):
-    whole, place = WalkJob(tmp_path / "whole"), WalkJob(tmp_path / "part")
+def test_another_handler_chooses_the_epoch_and_its_reason_is_reported(tmp_path):
+    whole, walk_job = WalkJob(tmp_path / "whole"), WalkJob(tmp_path / "part")
     whole.start()
-    place.start(max_epochs=2)
+    walk_job.start(max_epochs=2)
     handler = Older()
 
-    assert place.resume(metadata=handler).exit_code == 0
+    assert walk_job.resume(metadata=handler).exit_code == 0
 
-    assert "continuing from epoch 1: Older says: epoch 2 diverged" in noted(place, "info")
+    assert "continuing from epoch 1: Older says: epoch 2 diverged" in noted(walk_job, "info")
     assert handler.epochs == [1, 2, 3, 4]
-    assert place.state(4) == whole.state(4)
+    assert walk_job.state(4) == whole.state(4)
 
 
-def test_without_another_the_choice_is_told_too(tmp_path):
-    place = WalkJob(tmp_path)
-    place.start(max_epochs=2)
+def test_without_another_handler_the_choice_is_reported_too(tmp_path):
+    walk_job = WalkJob(tmp_path)
+    walk_job.start(max_epochs=2)
 
-    place.resume(epoch=1, max_epochs=1)
-    place.resume()
+    walk_job.resume(epoch=1, max_epochs=1)
+    walk_job.resume()
 
-    told = [text for text in noted(place, "info") if text.startswith("continuing")]
-    assert told == [
+    reported = [text for text in noted(walk_job, "info") if text.startswith("continuing")]
+    assert reported == [
         "continuing from epoch 1: it was asked for",
         "continuing from epoch 2: the newest that is saved",
     ]
@@ -276,14 +276,14 @@ class Closed(Remembering):
 def test_a_handler_that_allows_no_save_is_a_failed_save(tmp_path):
     with pytest.raises(EnvironmentFaultError, match="E324"):
         WalkJob(tmp_path / "fail").start(metadata=Closed())
-    place = place_with(tmp_path / "warn", "{on_error: warn}")
+    job = place_with(tmp_path / "warn", "{on_error: warn}")
 
-    assert place.start(metadata=Closed()).exit_code == 0
+    assert job.start(metadata=Closed()).exit_code == 0
 
-    assert noted(place)[-1] == (
+    assert noted(job)[-1] == (
         "5 checkpoints could not be saved; no epoch is saved, so there is nothing to resume from"
     )
-    assert place.store.epochs() == ()
+    assert job.store.epochs() == ()
 
 
 class Telling:
@@ -300,21 +300,21 @@ class Telling:
 
 
 def test_a_builder_that_is_handed_over_makes_the_group_that_runs(tmp_path):
-    place, builder = WalkJob(tmp_path), Telling()
+    walk_job, builder = WalkJob(tmp_path), Telling()
 
-    place.start(upload=builder)
+    walk_job.start(upload=builder)
 
     assert builder.built == [4]
-    groups = [e.group for e in place.events if isinstance(e, GroupStarted)]
+    groups = [e.group for e in walk_job.events if isinstance(e, GroupStarted)]
     assert groups[-2:] == ["mine", "exit"]
-    assert (place.run.path / "logs" / "say.log").read_text() == "[4] uploading 4\n"
+    assert (walk_job.run.path / "logs" / "say.log").read_text() == "[4] uploading 4\n"
 
 
 def test_a_builder_that_is_handed_over_runs_as_often_as_the_spec_says(tmp_path):
-    place = place_with(tmp_path, "{upload: {to: unused, when: committed}}")
+    job = place_with(tmp_path, "{upload: {to: unused, when: committed}}")
     builder = Telling()
 
-    place.start(upload=builder)
+    job.start(upload=builder)
 
     assert builder.built == [0, 1, 2, 3, 4]
     assert not (tmp_path / "unused").exists()
@@ -325,10 +325,10 @@ def test_a_failure_of_a_builder_that_is_handed_over_fails_the_run(tmp_path):
         def build(self, epoch, store):
             raise RuntimeError("no network")
 
-    place = WalkJob(tmp_path)
+    walk_job = WalkJob(tmp_path)
     with pytest.raises(EnvironmentFaultError, match="no network"):
-        place.start(upload=Failing())
-    assert place.resume().exit_code == 0
+        walk_job.start(upload=Failing())
+    assert walk_job.resume().exit_code == 0
 
 
 FROZEN = """\
@@ -343,17 +343,17 @@ checkpoint: {keep: {last: 2}}
 """
 
 
-def test_a_blob_that_nobody_changes_costs_no_writing_and_is_in_every_file(tmp_path, capsys):
+def test_an_unchanged_blob_is_not_written_again_and_is_in_every_file(tmp_path, capsys):
     spec, runs = tmp_path / "frozen.yaml", str(tmp_path / "runs")
     spec.write_text(FROZEN)
     assert invoke(["run", str(spec), "--run-dir", runs]) == 0
     capsys.readouterr()
 
-    said = {}
+    inspected = {}
     for epoch in (4, 5):
         name = f"frozen@{epoch}"
         assert invoke(["inspect-checkpoint", name, "--run-dir", runs, "--json"]) == 0
-        said[epoch] = json.loads(capsys.readouterr().out)["saved"]
+        inspected[epoch] = json.loads(capsys.readouterr().out)["saved"]
         (path,) = (tmp_path / "runs").rglob(f"epoch-00000{epoch}/local.h5")
         with h5py.File(path, locking=False) as file:
             assert file["blobs/frozen"].shape == (200_000,)
@@ -361,8 +361,8 @@ def test_a_blob_that_nobody_changes_costs_no_writing_and_is_in_every_file(tmp_pa
     assert invoke(["inspect-checkpoint", "frozen@5", "--run-dir", runs]) == 0
 
     # The first blocks of a file change with every epoch, and few are written anew to be sure.
-    assert all(one["written_bytes"] < one["size_bytes"] / 2 for one in said.values())
-    assert all(one["size_bytes"] > 1_600_000 for one in said.values())
+    assert all(value["written_bytes"] < value["size_bytes"] / 2 for value in inspected.values())
+    assert all(value["size_bytes"] > 1_600_000 for value in inspected.values())
     assert "had not changed" in capsys.readouterr().out
 
 

@@ -41,7 +41,7 @@ def process(folder, crash="") -> subprocess.CompletedProcess:
     )
 
 
-def left(folder):
+def leftover_files(folder):
     """What nodes have left on their machines."""
     return sorted(path.name for path in (folder / "own").iterdir())
 
@@ -64,7 +64,7 @@ def test_collected_epochs_are_those_of_a_shared_directory(folder, shared):
     assert isolated_nodes.start(folder) == 0
 
     same(shared, isolated_nodes.run_of(folder))
-    assert left(folder) == []
+    assert leftover_files(folder) == []
 
 
 def test_collected_files_take_the_place_of_those_that_retention_frees(folder, shared, monkeypatch):
@@ -84,9 +84,7 @@ def test_collected_files_take_the_place_of_those_that_retention_frees(folder, sh
     assert failed == []
 
 
-def test_what_was_collected_is_gone_on_with_where_all_see_it_and_the_other_way_round(
-    folder, shared
-):
+def test_collected_epochs_are_resumed_in_a_shared_directory_and_the_reverse(folder, shared):
     isolated_nodes.start(folder, max_epochs=1)
     isolated_nodes.write_spec(folder, collected=False)
     isolated_nodes.start(folder, blind=False, max_epochs=1)
@@ -107,11 +105,11 @@ def test_a_node_killed_while_its_file_is_collected_is_renewed_from_the_master(
     def killing(link, save, directory):
         ask = link.rpc.call
 
-        def asked(kind, *given):
-            if kind == "chunk" and not killed and given[-1] >= (after == "a piece"):
+        def asked(kind, *inputs):
+            if kind == "chunk" and not killed and inputs[-1] >= (after == "a piece"):
                 killed.append(link.pid)
                 os.kill(link.pid, signal.SIGKILL)
-            return ask(kind, *given)
+            return ask(kind, *inputs)
 
         if link.node == "a" and "epoch-000002" in directory.name:
             monkeypatch.setattr(link.rpc, "call", asked)
@@ -123,7 +121,7 @@ def test_a_node_killed_while_its_file_is_collected_is_renewed_from_the_master(
 
     assert len(killed) == 1
     same(shared, isolated_nodes.run_of(folder))
-    assert left(folder) == []
+    assert leftover_files(folder) == []
 
 
 # Three files an epoch; that of node a has four pieces.
@@ -131,7 +129,7 @@ def test_a_node_killed_while_its_file_is_collected_is_renewed_from_the_master(
     "crash", ["collect.piece-written:2", "collect.piece-written:9", "collect.file-synced:5",
               "checkpoint.renamed:2"]
 )  # fmt: skip
-def test_a_master_killed_while_it_collects_goes_on_from_the_epoch_before(folder, shared, crash):
+def test_a_master_killed_while_it_collects_continues_from_the_epoch_before(folder, shared, crash):
     killed = process(folder, crash)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before = list(epochs(isolated_nodes.run_of(folder)))
@@ -188,19 +186,19 @@ stop: [{epochs: 3}]
 
 
 def test_rows_of_files_of_other_nodes_are_brought_to_a_node_too(tmp_path):
-    found = []
+    collected = []
     for name, is_blind in (("shared", False), ("collected", True)):
         folder = tmp_path / name
         folder.mkdir()
-        own = (
+        separate = (
             f"checkpoint: {{every: 1ep, node_dir: {folder}/own, collect: master}}\n"
             if is_blind
             else ""
         )
         for count in (2, 3):
-            (folder / "far.yaml").write_text(ELASTIC.replace("COUNT", str(count)) + own)
+            (folder / "far.yaml").write_text(ELASTIC.replace("COUNT", str(count)) + separate)
             assert isolated_nodes.start(folder, blind=is_blind, max_epochs=1) in {0, 75}
-        found.append(blobs(epochs(isolated_nodes.run_of(folder))[2]))
+        collected.append(blobs(epochs(isolated_nodes.run_of(folder))[2]))
 
-    assert len(found[0]) == 6
-    assert found[1] == found[0]
+    assert len(collected[0]) == 6
+    assert collected[1] == collected[0]

@@ -29,9 +29,9 @@ SIZE = 20_000
 
 @pytest.fixture(scope="module")
 def server():
-    with serving() as made:
-        made.make_bucket("bucket")
-        yield made
+    with serving() as s3_server:
+        s3_server.make_bucket("bucket")
+        yield s3_server
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +68,20 @@ def url_of(folder) -> str:
 def objects(server, folder) -> list[str]:
     """The names of the objects of the run's epochs."""
     prefix = url_of(folder).removeprefix("s3://bucket/")
-    found = (
+    actual = (
         name.removeprefix(f"{prefix}/")
         for name in server.names("bucket")
         if name.startswith(f"{prefix}/")
     )
-    return sorted(name for name in found if "/" in name)
+    return sorted(name for name in actual if "/" in name)
 
 
-def check(server, folder, shared, kept=(0, 2, 3)):
+def check(server, folder, shared, retained=(0, 2, 3)):
     """The run is what one is of nodes that see everything; nothing else is in the store."""
     run = isolated_nodes.run_of(folder)
-    assert list(epochs(run)) == list(kept)
+    assert list(epochs(run)) == list(retained)
     for number, path in epochs(run).items():
-        assert sorted(one.name for one in path.iterdir()) == [
+        assert sorted(child.name for child in path.iterdir()) == [
             "a.h5.url",
             "manifest.json",
             "t_0.h5.url",
@@ -91,8 +91,8 @@ def check(server, folder, shared, kept=(0, 2, 3)):
     assert measured(run) == measured(shared)
     assert [path.name for path in (folder / "own").iterdir()] == []
     there = {Path(name).parts[0] for name in objects(server, folder)}
-    assert there == {f"epoch-{number:06d}" for number in kept}
-    assert len(objects(server, folder)) == 4 * len(kept)
+    assert there == {f"epoch-{number:06d}" for number in retained}
+    assert len(objects(server, folder)) == 4 * len(retained)
     # Fetched by whom may be far away, from the URL alone.
     again = jobrun("resume", url_of(folder), "--run-dir", folder / "again")
     assert again.returncode == 0, again.stderr
@@ -119,7 +119,7 @@ def test_one_run_may_go_either_way_in_any_session(folder, server, shared):
     run = isolated_nodes.run_of(folder)
     assert [(path / "a.h5").exists() for path in epochs(run).values()] == [False] * 3 + [True]
     verified = jobrun("ckpt", "verify", run, "--json")
-    assert [one["good"] for one in json.loads(verified.stdout)["epochs"]] == [True] * 4
+    assert [load["good"] for load in json.loads(verified.stdout)["epochs"]] == [True] * 4
     assert blobs(epochs(run)[3]) == blobs(epochs(shared)[3])
     for number in (0, 1, 2):
         copied = jobrun("ckpt", "copy", f"{run}@{number}", folder / f"copy-{number}")
@@ -156,15 +156,15 @@ def test_every_command_that_reads_a_checkpoint_fetches_it(folder, server, shared
 @pytest.mark.parametrize(
     "crash", ["collect.file-synced:5", "runner.acknowledged:3", "checkpoint.removal-renamed:1"]
 )  # fmt: skip
-def test_a_master_killed_at_any_step_goes_on_and_the_store_has_what_counts(
+def test_a_master_killed_at_any_step_continues_and_the_store_has_what_counts(
     folder, server, shared, crash
 ):
     killed = process(folder, crash)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before = list(epochs(isolated_nodes.run_of(folder)))
-    told = jobrun("ckpt", "verify", isolated_nodes.run_of(folder), "--json")
+    reported = jobrun("ckpt", "verify", isolated_nodes.run_of(folder), "--json")
     if before:
-        assert all(one["good"] for one in json.loads(told.stdout)["epochs"])
+        assert all(load["good"] for load in json.loads(reported.stdout)["epochs"])
 
     done = process(folder)
 
@@ -192,20 +192,20 @@ def test_a_node_killed_while_it_brings_its_file_is_renewed(folder, server, share
 
 @pytest.fixture
 def way(server, folder, monkeypatch):
-    made = TroubledWay(server)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", made.url)
-    yield made
-    made.close()
+    proxy = TroubledWay(server)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    yield proxy
+    proxy.close()
 
 
-@pytest.mark.parametrize("what", ["lose", "flip"])
-def test_what_goes_wrong_on_the_way_costs_no_epoch_and_no_bit(folder, server, shared, way, what):
+@pytest.mark.parametrize("case", ["lose", "flip"])
+def test_what_goes_wrong_on_the_way_costs_no_epoch_and_no_bit(folder, server, shared, way, case):
     troubles = []
 
     def trouble(method, path):
         if method == "PUT" and "/epoch-000002/t_1." in path and not troubles:
             troubles.append(path)
-            return what
+            return case
         return ""
 
     way.trouble = trouble
@@ -233,7 +233,7 @@ def test_an_epoch_of_which_the_store_lacks_a_file_does_not_count(folder, server,
     assert isolated_nodes.start(folder) == 0
 
 
-def test_a_store_that_is_not_there_is_told_before_anything_runs(folder, monkeypatch):
+def test_a_store_that_is_not_there_is_reported_before_anything_runs(folder, monkeypatch):
     isolated_nodes.write_spec(folder, collected=True, to="s3://no-such-bucket/runs")
 
     done = jobrun("run", folder / "far.yaml", "--run-dir", folder / "r", cwd=folder)
@@ -249,7 +249,7 @@ def copied(folder) -> Path:
     return Path(shutil.copytree(run, folder / "copied" / "far" / run.name))
 
 
-def test_of_a_run_and_its_copy_only_one_goes_on(folder, server, shared):
+def test_of_a_run_and_its_copy_only_one_continues(folder, server, shared):
     isolated_nodes.start(folder, max_epochs=1)
     copy = copied(folder)
     assert isolated_nodes.start(folder, max_epochs=1) == 75

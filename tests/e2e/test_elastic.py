@@ -45,7 +45,7 @@ def _kill_within(job, *arguments):
 @pytest.mark.parametrize(
     "sessions", [("processes", "threads", "processes"), ("threads", "processes", "threads")]
 )
-def test_a_killed_run_goes_on_with_other_nodes_in_another_session(tmp_path, unbroken, sessions):
+def test_a_killed_run_continues_with_other_nodes_in_another_session(tmp_path, unbroken, sessions):
     job = Elastic(tmp_path, SLOW)
     first, second, third = sessions
     _kill_within(job, "run", job.write(2), "--session", first)
@@ -63,7 +63,7 @@ def test_a_killed_run_goes_on_with_other_nodes_in_another_session(tmp_path, unbr
     )
 
     assert done.returncode == 0, done.stderr
-    assert [one["now"] for one in job.newest.record.resized] == [4, 3]
+    assert [entry["now"] for entry in job.newest.record.resized] == [4, 3]
     assert job.whole(60) == unbroken
 
 
@@ -80,7 +80,7 @@ def test_a_dry_run_says_what_another_number_of_nodes_means_and_changes_nothing(t
     assert (job.newest.path / "run.json").read_bytes() == before
 
 
-def test_a_dry_run_of_what_is_not_declared_says_so_and_ends_as_the_resume_would(tmp_path):
+def test_a_dry_run_of_an_undeclared_change_reports_it_and_exits_like_the_resume(tmp_path):
     job = Elastic(tmp_path, SPEC.replace(", V: replicated", ""))
     job.run(2, max_epochs=2)
     done = jobrun("resume", "--spec", job.write(4), "--dry-run", cwd=tmp_path)

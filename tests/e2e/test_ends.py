@@ -48,14 +48,14 @@ TREE = (
 )
 
 
-def _folder(path: Path, what: str, *changes: tuple[str, str]) -> Path:
+def _folder(path: Path, statement: str, *changes: tuple[str, str]) -> Path:
     path.mkdir()
     text = SPEC
     for old, new in changes:
         assert text.count(old) == 1
         text = text.replace(old, new)
     (path / "ends.yaml").write_text(text)
-    (path / "ends.py").write_text(MODULE.format(what=what))
+    (path / "ends.py").write_text(MODULE.format(what=statement))
     (path / "armed").touch()
     return path
 
@@ -74,9 +74,9 @@ def _content(folder: Path) -> dict[int, object]:
 
 def _goes_on(folder: Path, unbroken: dict[int, object]) -> None:
     """What was committed is intact, and a resume of it ends as an unbroken run."""
-    kept = _content(folder)
-    assert list(kept) == [0, 1, 2]
-    assert kept == {number: unbroken[number] for number in kept}
+    saved = _content(folder)
+    assert list(saved) == [0, 1, 2]
+    assert saved == {number: unbroken[number] for number in saved}
     (folder / "armed").unlink()
     done = jobrun("resume", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ def _goes_on(folder: Path, unbroken: dict[int, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "words", "has_stack"),
+    ("statement", "words", "has_stack"),
     thinned(
         [
             ("os._exit(0)", "was ended by a call of os._exit(0) in epoch 3 (tasks: step)", True),
@@ -101,13 +101,13 @@ def _goes_on(folder: Path, unbroken: dict[int, object]) -> None:
         2,
     ),
 )
-def test_row_68_whatever_ends_the_process_is_told_and_loses_nothing(
-    what, words, has_stack, tmp_path, unbroken
+def test_row_68_any_end_of_the_process_is_reported_and_loses_nothing(
+    statement, words, has_stack, tmp_path, unbroken
 ):
-    folder = _folder(tmp_path / "x", what)
+    folder = _folder(tmp_path / "x", statement)
     done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     # A kill is no failure of the job's own code.
-    assert done.returncode == (7 if "SIGKILL" in what else 1), done.stderr
+    assert done.returncode == (7 if "SIGKILL" in statement else 1), done.stderr
     assert "error[E386]" in done.stderr
     assert words in done.stderr
     assert f"jobrun resume {only_run(folder / 'runs')}" in done.stderr
@@ -123,13 +123,13 @@ def test_row_68_sys_exit_is_a_failure_of_the_callable(tmp_path, unbroken):
     _goes_on(folder, unbroken)
 
 
-def test_row_68_the_copy_of_a_callable_that_forks_does_not_go_on_with_the_run(tmp_path, unbroken):
+def test_row_68_the_copy_of_a_callable_that_forks_does_not_continue_the_run(tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "pid = os.fork(); pid and os.waitpid(pid, 0)")
     done = jobrun("run", "ends.yaml", cwd=folder, started=True)
     assert done.returncode == 0, done.stderr
     assert _content(folder) == unbroken
-    told = (only_run(folder / "runs") / "committed.jsonl").read_text()
-    assert told.count("\n") == 5
+    reported = (only_run(folder / "runs") / "committed.jsonl").read_text()
+    assert reported.count("\n") == 5
 
 
 @pytest.mark.long
@@ -143,7 +143,7 @@ def test_row_69_a_program_that_ignores_sigterm_is_killed(tmp_path, unbroken):
     _goes_on(folder, unbroken)
 
 
-def test_row_70_a_limit_of_memory_is_told_with_the_place(tmp_path, unbroken):
+def test_row_70_a_memory_limit_is_reported_with_the_location(tmp_path, unbroken):
     hog = "import resource; limit = 3 << 30; "
     hog += "resource.setrlimit(resource.RLIMIT_AS, (limit, limit)); bytearray(limit)"
     folder = _folder(tmp_path / "x", hog)
@@ -154,7 +154,7 @@ def test_row_70_a_limit_of_memory_is_told_with_the_place(tmp_path, unbroken):
 
 
 @pytest.mark.long
-def test_row_70_who_is_ended_by_the_kernel_for_lack_of_memory_is_told_so(tmp_path, unbroken):
+def test_row_70_an_out_of_memory_kill_is_reported(tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "blocks = [b'x' * (64 << 20) for _ in range(100)]")
     with memory_group(300 << 20) as group:
         if group is None:
@@ -180,11 +180,11 @@ def test_row_68_a_thread_that_was_left_running_does_not_hold_the_process(tmp_pat
     assert list(_content(folder)) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("what", thinned(["os._exit(0)", "pass"], 2))
-def test_row_77_what_has_a_session_of_its_own_ends_with_the_run(what, tmp_path):
-    folder = _folder(tmp_path / "x", f"{TREE}; time.sleep(0.3); {what}")
+@pytest.mark.parametrize("statement", thinned(["os._exit(0)", "pass"], 2))
+def test_row_77_what_has_a_session_of_its_own_ends_with_the_run(statement, tmp_path):
+    folder = _folder(tmp_path / "x", f"{TREE}; time.sleep(0.3); {statement}")
     done = jobrun("run", "ends.yaml", cwd=folder, started=True)
-    assert done.returncode == (0 if what == "pass" else 1), done.stderr
+    assert done.returncode == (0 if statement == "pass" else 1), done.stderr
     assert not Path("/proc", (folder / "pid").read_text().strip()).exists()
 
 
@@ -203,13 +203,13 @@ INSIDE = "open(armed := __file__.replace('ends.py', 'inside'), 'w').close(); tim
 
 @pytest.mark.long
 @pytest.mark.parametrize("to", thinned(["the whole group", "one process"], 2))
-def test_row_82_a_signal_is_one_request_to_whomever_it_is_sent(to, tmp_path):
+def test_row_82_a_signal_is_one_request_whichever_process_gets_it(to, tmp_path):
     folder = _folder(tmp_path / "x", INSIDE)
     process = _started(folder)
     (os.kill if to == "one process" else os.killpg)(process.pid, signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 75, said
-    assert "epoch 3 is saved" in said
+    _, output = process.communicate(timeout=60)
+    assert process.returncode == 75, output
+    assert "epoch 3 is saved" in output
     assert list(_content(folder)) == [0, 1, 2, 3]
 
 
@@ -217,11 +217,11 @@ def test_row_82_a_signal_is_one_request_to_whomever_it_is_sent(to, tmp_path):
 @pytest.mark.parametrize("kib", [250_000, 200_000, 160_000, 120_000, 80_000, 30_000])
 def test_a_limit_of_address_space_ends_with_7_and_words(kib, tmp_path):
     folder = _folder(tmp_path / "x", "pass")
-    code, _, said = bash(f"ulimit -v {kib}; jobrun run ends.yaml", folder)
+    code, _, output = bash(f"ulimit -v {kib}; jobrun run ends.yaml", folder)
     # How much the libraries take differs from one machine to the next.
-    assert code in (7, 0), said
-    assert code == 0 or "memory" in said or "thread" in said or "E412" in said
-    assert "E414" not in said
+    assert code in (7, 0), output
+    assert code == 0 or "memory" in output or "thread" in output or "E412" in output
+    assert "E414" not in output
 
 
 @pytest.mark.parametrize("to", thinned(["child", "parent", "the whole group"], 3))
@@ -233,11 +233,11 @@ def test_sigquit_ends_with_130_and_words(to, tmp_path, unbroken):
         os.kill(int(child), signal.SIGQUIT)
     else:
         (os.kill if to == "parent" else os.killpg)(process.pid, signal.SIGQUIT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "was killed by SIGQUIT before it could save, in epoch 3 (tasks: step)" in said
-    assert f'File "{folder / "ends.py"}", line 4, in end' in said
-    assert "jobrun resume" in said
+    _, output = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "was killed by SIGQUIT before it could save, in epoch 3 (tasks: step)" in output
+    assert f'File "{folder / "ends.py"}", line 4, in end' in output
+    assert "jobrun resume" in output
     _goes_on(folder, unbroken)
 
 
@@ -245,11 +245,11 @@ def test_sigquit_ends_with_130_and_words(to, tmp_path, unbroken):
 @pytest.mark.parametrize("session", ["threads", "processes"])
 def test_a_limit_of_processor_time_ends_with_7_and_words(session, tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "while True: pass")
-    code, _, said = bash(
+    code, _, output = bash(
         f"ulimit -t 4; jobrun run ends.yaml --session {session} --max-failures 1", folder
     )
-    assert code == 7, said
-    assert "ulimit -t" in said
+    assert code == 7, output
+    assert "ulimit -t" in output
     _goes_on(folder, unbroken)
 
 
@@ -280,11 +280,11 @@ def test_row_69_code_that_keeps_the_interpreter_is_ended_by_the_second_signal(tm
         for _ in range(2):
             process.send_signal(signal.SIGTERM)
             time.sleep(0.2)
-        said = process.communicate(timeout=60)[1]
+        output = process.communicate(timeout=60)[1]
 
-    assert process.returncode == 75, said
-    assert "did not react to the second SIGTERM" in said
-    assert f'File "{folder / "ends.py"}", line 4, in end' in said
+    assert process.returncode == 75, output
+    assert "did not react to the second SIGTERM" in output
+    assert f'File "{folder / "ends.py"}", line 4, in end' in output
     _goes_on(folder, unbroken)
 
 
@@ -302,8 +302,8 @@ WAITS = [
 def test_row_69_a_task_that_cannot_be_ended_ends_its_process_after_its_limit(tmp_path, unbroken):
     # All at once: each gets half a minute to end by itself.
     started = []
-    for number, (what, session, _) in enumerate(WAITS):
-        folder = _folder(tmp_path / str(number), what, ("timeout: 20s", "timeout: 0.5s"))
+    for number, (case, session, _) in enumerate(WAITS):
+        folder = _folder(tmp_path / str(number), case, ("timeout: 20s", "timeout: 0.5s"))
         command = [*JOBRUN, "run", "ends.yaml", "--session", session]
         started.append(
             (
@@ -314,13 +314,13 @@ def test_row_69_a_task_that_cannot_be_ended_ends_its_process_after_its_limit(tmp
             )
         )
     for (folder, process), (_, _, codes) in zip(started, WAITS, strict=True):
-        said = process.communicate(timeout=300)[1]
-        assert process.returncode == 1, said
-        assert [code for code in codes if f"error[{code}]" not in said] == [], said
-        assert "the task took longer than its limit" in said
-        assert "(task step, node local, epoch 3)" in said
-        assert f"{folder / 'ends.py'}" in said
-        assert ", line 4, in end" in said or "line 4 in end" in said
+        output = process.communicate(timeout=300)[1]
+        assert process.returncode == 1, output
+        assert [code for code in codes if f"error[{code}]" not in output] == [], output
+        assert "the task took longer than its limit" in output
+        assert "(task step, node local, epoch 3)" in output
+        assert f"{folder / 'ends.py'}" in output
+        assert ", line 4, in end" in output or "line 4 in end" in output
         _goes_on(folder, unbroken)
 
 

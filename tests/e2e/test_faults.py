@@ -58,31 +58,31 @@ class Bench:
         (folder / "tiny.yaml").write_text(SPEC)
         return folder
 
-    def met(self, fault: Fault, place: Path) -> list[str]:
+    def met(self, fault: Fault, folder: Path) -> list[str]:
         """Run with the fault, then without: what went wrong, in words."""
-        first = self.lab.run(*RUN, below=place, fault=fault)
-        faults = [*_words(first, killed="kill" in fault.action), *self._kept(place)]
+        first = self.lab.run(*RUN, below=folder, fault=fault)
+        faults = [*_words(first, killed="kill" in fault.action), *self._kept(folder)]
         if first.code == 0:
-            faults += self._finished(place)
-        told = {run.name: acknowledged(run) for run in runs_in(place)}
-        second = self.lab.run(*RUN, below=place)
+            faults += self._finished(folder)
+        reported = {run.name: acknowledged(run) for run in runs_in(folder)}
+        second = self.lab.run(*RUN, below=folder)
         if second.code != 0:
             faults.append(f"the resume ends with {second.code}: {second.stderr}")
         else:
-            faults += self._finished(place)
-        for run in runs_in(place):
-            before = told.get(run.name, [])
+            faults += self._finished(folder)
+        for run in runs_in(folder):
+            before = reported.get(run.name, [])
             if acknowledged(run)[: len(before)] != before:
                 faults.append("the resume took an acknowledgement back")
         return [f"{fault}: {text}" for text in faults]
 
-    def _kept(self, place: Path) -> list[str]:
+    def _kept(self, folder: Path) -> list[str]:
         return [
-            text for run in runs_in(place) for text in wrong(run, self.reference, count_kept=KEPT)
+            text for run in runs_in(folder) for text in wrong(run, self.reference, count_kept=KEPT)
         ]
 
-    def _finished(self, place: Path) -> list[str]:
-        saved = [run for run in runs_in(place) if acknowledged(run)]
+    def _finished(self, folder: Path) -> list[str]:
+        saved = [run for run in runs_in(folder) if acknowledged(run)]
         if len(saved) != 1:
             return [f"there are {len(saved)} runs with saved epochs"]
         return unfinished(saved[0], self.reference)
@@ -128,7 +128,7 @@ def test_row_43_a_disk_that_stays_full_loses_nothing(bench):
 @pytest.mark.parametrize("call", CALLS)
 def test_row_43_and_44_every_refused_call_loses_nothing(bench, call):
     frequent = [*FREQUENT, *RARE[:1]] if call in SURE else FREQUENT
-    rare = [one for one in RARE if one not in frequent]
+    rare = [site for site in RARE if site not in frequent]
     _sweep(bench, every(bench.counts, frequent, names=(call,)))
     # One more than there are errors: each call in turn gets another one.
     _sweep(bench, every(bench.counts, rare, names=(call,))[:: len(rare) + 1])
@@ -147,29 +147,29 @@ def test_row_80_killed_before_and_after_every_call_the_run_loses_nothing(bench, 
 @pytest.mark.timeout(3600)
 def test_row_80_killed_and_killed_again_at_every_call_of_the_resume(bench):
     first = Fault("rename", bench.counts["rename"] // 2, "kill-after")
-    place = bench.place("counted")
-    bench.lab.run(*RUN, below=place, fault=first)
-    counted = bench.lab.run(*RUN, below=place, log=True)
+    folder = bench.place("counted")
+    bench.lab.run(*RUN, below=folder, fault=first)
+    counted = bench.lab.run(*RUN, below=folder, log=True)
     wrongs = []
     for fault in every(counted.counts, KILLS, names=CHANGING):
-        place = bench.place("faulty")
-        bench.lab.run(*RUN, below=place, fault=first)
-        wrongs += bench.met(fault, place)
+        folder = bench.place("faulty")
+        bench.lab.run(*RUN, below=folder, fault=first)
+        wrongs += bench.met(fault, folder)
     assert wrongs == []
 
 
 def test_a_short_write_is_only_a_shorter_one(bench):
-    place = bench.place("short")
-    ended = bench.lab.run(*RUN, below=place, fault=Fault("write", 1, "short", onwards=True))
+    folder = bench.place("short")
+    ended = bench.lab.run(*RUN, below=folder, fault=Fault("write", 1, "short", onwards=True))
 
     assert ended.code == 0, ended.stderr
-    assert unfinished(only_run(place / "runs"), bench.reference) == []
+    assert unfinished(only_run(folder / "runs"), bench.reference) == []
 
 
 def test_an_fsync_that_failed_is_not_asked_again(bench):
-    place = bench.place("fsync")
+    folder = bench.place("fsync")
     fault = Fault("fsync", 1, "fail", errno.EIO, onwards=True, path="/checkpoints/.tmp-")
-    ended = bench.lab.run(*RUN, below=place, fault=fault, log=True)
+    ended = bench.lab.run(*RUN, below=folder, fault=fault, log=True)
 
     assert ended.code == 7, ended.stderr
     synced = Counter(path for call, path in ended.calls if call == "fsync" and ".h5" in path)
@@ -186,21 +186,21 @@ def test_row_44_a_resume_that_cannot_read_falls_back_or_is_refused(bench, call):
     counted = shutil.copytree(stopped, bench.folder / f"counted-{call}", symlinks=True)
     counts = bench.lab.run(*RUN, below=counted, log=True).counts
     for fault in every(counts, [("fail", errno.EIO)], names=(call,))[::5]:
-        place = bench.folder / "unreadable"
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(stopped, place, symlinks=True)
+        folder = bench.folder / "unreadable"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(stopped, folder, symlinks=True)
 
-        ended = bench.lab.run(*RUN, below=place, fault=fault)
+        ended = bench.lab.run(*RUN, below=folder, fault=fault)
 
         # With the default of two kept epochs the older one may be taken, never the start.
         assert ended.code in (0, 3, 4, 7), f"{fault}: {ended.stderr}"
         assert "Traceback" not in ended.stderr, f"{fault}: {ended.stderr}"
         assert "error[E" in ended.stderr or ended.code == 0
         if ended.code == 0:
-            assert unfinished(only_run(place / "runs"), bench.reference) == []
-        again = bench.lab.run(*RUN, below=place)
+            assert unfinished(only_run(folder / "runs"), bench.reference) == []
+        again = bench.lab.run(*RUN, below=folder)
         assert again.code == 0, f"{fault}: {again.stderr}"
-        assert unfinished(only_run(place / "runs"), bench.reference) == []
+        assert unfinished(only_run(folder / "runs"), bench.reference) == []
 
 
 def test_row_81_all_that_a_promise_rests_on_is_synced_before_it_is_made(bench):
@@ -214,11 +214,13 @@ def test_row_81_all_that_a_promise_rests_on_is_synced_before_it_is_made(bench):
         if call == "write" and (inside or path.endswith(("/committed.jsonl", "/run.json"))):
             if path.endswith("/committed.jsonl"):
                 promises += 1
-                faults += [f"{one} is not durable when it is promised" for one in loose]
+                faults += [f"{text} is not durable when it is promised" for text in loose]
             loose.add(path)
         elif call == "rename" and name.startswith("epoch-"):
             stage = path.replace(f"/{name}", "/.tmp-")
-            faults += [f"{one} is not durable when it is renamed" for one in loose if stage in one]
+            faults += [
+                f"{text} is not durable when it is renamed" for text in loose if stage in text
+            ]
             loose.add(path.rpartition("/")[0])
         elif call == "open" and "/checkpoints/.tmp-" in path and path.endswith((".h5", ".json")):
             # Its name, which the sync of the staging directory makes durable.

@@ -47,9 +47,9 @@ def read_file(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     block = data[:USER_BLOCK]
     assert hashlib.sha256(block[:-32]).digest() == block[-32:]
-    title, _, rest = block[:-32].partition(b"\n")
+    title, _, remaining = block[:-32].partition(b"\n")
     assert title == b"jobrun checkpoint"
-    head = json.loads(rest.partition(b"\n")[0].rstrip(b"\0"))
+    head = json.loads(remaining.partition(b"\n")[0].rstrip(b"\0"))
     assert len(data) == USER_BLOCK + head["length"]
     parts = head["parts"]
     tail = data[parts["tail"] :]
@@ -57,8 +57,8 @@ def read_file(path: Path) -> dict[str, Any]:
     digests = tail[-16 * parts["blocks"] :]
     between = data[USER_BLOCK : parts["tail"]]
     for n in range(parts["blocks"]):
-        found = xxhash.xxh3_128_digest(between[n * BLOCK : (n + 1) * BLOCK])
-        assert found == digests[16 * n : 16 * n + 16]
+        actual = xxhash.xxh3_128_digest(between[n * BLOCK : (n + 1) * BLOCK])
+        assert actual == digests[16 * n : 16 * n + 16]
     at = parts["index"]
     types = json.loads(data[at : at + parts["layout_bytes"]].rstrip(b"\0"))["types"]
     at += padded(parts["layout_bytes"])
@@ -89,21 +89,21 @@ def file(tmp_path_factory):
 
 
 def test_a_reader_written_from_the_page_finds_what_hdf5_finds(file):
-    found = read_file(file)
-    assert (found["n"], sorted(found)) == (5, ["n", "small", "turned", "w", "x"])
+    actual = read_file(file)
+    assert (actual["n"], sorted(actual)) == (5, ["n", "small", "turned", "w", "x"])
     with h5py.File(file) as stored:
         for name in ("small", "turned", "w", "x"):
             wanted = stored["blobs"][name][()]
-            assert found[name].dtype == wanted.dtype
-            assert found[name].shape == wanted.shape
-            assert found[name].tobytes() == np.asarray(wanted).tobytes()
-    assert found["turned"].flags.f_contiguous
+            assert actual[name].dtype == wanted.dtype
+            assert actual[name].shape == wanted.shape
+            assert actual[name].tobytes() == np.asarray(wanted).tobytes()
+    assert actual["turned"].flags.f_contiguous
 
 
-@pytest.mark.parametrize("place", [100, 5000, 300_000, -1])
-def test_it_refuses_a_file_of_which_one_bit_differs(file, tmp_path, place):
+@pytest.mark.parametrize("position", [100, 5000, 300_000, -1])
+def test_it_refuses_a_file_of_which_one_bit_differs(file, tmp_path, position):
     data = bytearray(file.read_bytes())
-    data[place] ^= 1
+    data[position] ^= 1
     (tmp_path / "bad.h5").write_bytes(data)
     with pytest.raises(AssertionError):
         read_file(tmp_path / "bad.h5")

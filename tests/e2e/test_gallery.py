@@ -35,7 +35,7 @@ def test_a_shipped_spec_is_proven(name, tmp_path):
 
 
 @pytest.mark.long
-def test_the_sweep_of_temperatures_is_killed_goes_on_and_gives_its_picture(tmp_path):
+def test_the_sweep_of_temperatures_is_killed_continues_and_gives_its_picture(tmp_path):
     command = [*JOBRUN, *map(str, SWEEP), "--jobs", "2"]
     process = subprocess.Popen(
         command,
@@ -87,14 +87,14 @@ def test_the_statistics_of_a_file_larger_than_the_memory_are_those_of_the_file(t
     assert done.returncode == 0, done.stderr
     assert "continuing from epoch" in done.stderr
 
-    found = only_run(tmp_path / "runs")
-    data = np.load(found / "readings.npy", mmap_mode="r")
+    run_dir = only_run(tmp_path / "runs")
+    data = np.load(run_dir / "readings.npy", mmap_mode="r")
     assert data.nbytes > 300 << 20
-    counts = np.load(found / "artifacts" / "statistics.npz")["counts"]
+    counts = np.load(run_dir / "artifacts" / "statistics.npz")["counts"]
     assert counts.sum(axis=1).tolist() == [ROWS] * 4
-    covariance = np.load(found / "artifacts" / "statistics.npz")["covariance"]
+    covariance = np.load(run_dir / "artifacts" / "statistics.npz")["covariance"]
     np.testing.assert_allclose(covariance, np.full((4, 4), 0.25) + np.eye(4), atol=5e-3)
-    last = epochs(found)[max(epochs(found))]
+    last = epochs(run_dir)[max(epochs(run_dir))]
     with h5py.File(next(last.glob("*.h5"))) as file:
         np.testing.assert_allclose(file["blobs/centre"][:], data.mean(axis=0), rtol=0, atol=1e-9)
 
@@ -116,31 +116,31 @@ def test_factors_are_found_by_calls_that_ask_to_be_made_again(tmp_path):
     done = jobrun("run", SPECS / "factoring.yaml", "--set", "params.calls=3", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
-    found = only_run(tmp_path / "runs")
+    run_dir = only_run(tmp_path / "runs")
     # Three calls of 100,000 in each epoch, the last of which did not ask for another.
-    bounds = [value for name, value in _measured(found) if name == "bound"]
+    bounds = [value for name, value in _measured(run_dir) if name == "bound"]
     assert bounds == [300_000 * epoch for epoch in range(1, len(bounds) + 1)]
-    lines = (found / "artifacts" / "factors.csv").read_text().splitlines()
+    lines = (run_dir / "artifacts" / "factors.csv").read_text().splitlines()
     factors = [int(line.partition(",")[2]) for line in lines]
     assert factors[-1] == 49858990580788843054012690078841
     assert all((2**977 - 1) % factor == 0 for factor in factors)
 
 
 def test_a_picture_that_shows_something_else_differs(tmp_path):
-    kept = (PICTURES / "digits-kmeans.svg").read_text()
+    retained = (PICTURES / "digits-kmeans.svg").read_text()
     (tmp_path / "metrics.jsonl").write_text(
         "".join(
             json.dumps({"event": "Measured", "name": "loss", "value": value, "epoch": at}) + "\n"
             for at, value in enumerate((3.0, 2.0, 1.0), start=1)
         )
     )
-    one = drawn("logistic-sgd", tmp_path)
+    single = drawn("logistic-sgd", tmp_path)
 
-    assert differs(kept, kept, 0.03) == ""
-    assert differs(kept, one, 0.03) == "their parts are not the same"
-    assert differs(one, one.replace("107.0", "86.0"), 0.03).endswith("21.0 away")
+    assert differs(retained, retained, 0.03) == ""
+    assert differs(retained, single, 0.03) == "their parts are not the same"
+    assert differs(single, single.replace("107.0", "86.0"), 0.03).endswith("21.0 away")
 
 
 def _measured(run: Path) -> list[tuple[str, float]]:
     events = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [(one["name"], one["value"]) for one in events if one["event"] == "Measured"]
+    return [(event["name"], event["value"]) for event in events if event["event"] == "Measured"]

@@ -120,10 +120,10 @@ def test_a_job_with_its_state_on_the_device_continues_with_the_same_bits(tmp_pat
     resumed = jobrun("resume", "--run-dir", "parts", cwd=tmp_path, env=env, started=True)
     assert resumed.returncode == 0, resumed.stderr
 
-    ends = [
+    end_states = [
         blobs(list(epochs(only_run(tmp_path / name)).values())[-1]) for name in ("whole", "parts")
     ]
-    assert ends[0] == ends[1]
+    assert end_states[0] == end_states[1]
     recorded = json.loads((only_run(tmp_path / "whole") / "run.json").read_text())["environment"]
     assert recorded["variables"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert recorded["gpus"]
@@ -148,11 +148,11 @@ def test_other_settings_of_cublas_at_a_resume_are_numerics_and_refused_when_stri
 
 
 def test_a_tensor_comes_back_to_its_device_with_its_bits_and_the_order_of_its_axes(torch, tmp_path):
-    def made():
+    def created():
         layer = torch.nn.Conv2d(3, 8, 3, device="cuda", dtype=torch.bfloat16)
         return layer.to(memory_format=torch.channels_last)
 
-    whole, fresh = made(), made()
+    whole, fresh = created(), created()
     _through_file(whole, fresh, tmp_path / "state.h5")
 
     assert fresh.weight.device == whole.weight.device
@@ -162,11 +162,11 @@ def test_a_tensor_comes_back_to_its_device_with_its_bits_and_the_order_of_its_ax
 
 def test_generators_of_cuda_continue(torch, tmp_path):
     torch.cuda.manual_seed(7)
-    own = torch.Generator("cuda").manual_seed(8)
+    generator_ = torch.Generator("cuda").manual_seed(8)
     torch.rand(3, device="cuda")
     state, fresh = Generators().state_dict(), torch.Generator("cuda")
-    _through_file(own, fresh, tmp_path / "state.h5")
-    expected = torch.rand(5, device="cuda"), torch.rand(5, device="cuda", generator=own)
+    _through_file(generator_, fresh, tmp_path / "state.h5")
+    expected = torch.rand(5, device="cuda"), torch.rand(5, device="cuda", generator=generator_)
 
     torch.rand(11, device="cuda")
     Generators().load_state_dict(state)
@@ -178,7 +178,7 @@ def test_generators_of_cuda_continue(torch, tmp_path):
 def test_a_save_takes_no_more_device_memory_than_the_largest_tensor(torch, tmp_path):
     layers = [torch.nn.Linear(2000, 2000, device="cuda") for _ in range(8)]
     model = torch.nn.Sequential(*layers)
-    largest = max(one.numel() * one.element_size() for one in model.parameters())
+    largest = max(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -241,7 +241,7 @@ def test_an_asynchronous_save_stalls_an_epoch_not_much_longer_than_that_of_torch
     assert done.returncode == 0, done.stderr
     events = (only_run(tmp_path / "runs") / "events.jsonl").read_text().splitlines()
     stalls = sorted(
-        one["stall_s"] for one in map(json.loads, events) if one.get("stall_s") is not None
+        entry["stall_s"] for entry in map(json.loads, events) if entry.get("stall_s") is not None
     )
     theirs = subprocess.run(
         [sys.executable, "-c", STALL, str(tmp_path / "dcp")],

@@ -70,11 +70,11 @@ ATTACKS = {
 
 def _refused(ended: Ended, *codes: int) -> str:
     """Its words; an error in good order, without what should not be seen."""
-    said = ended.stdout + ended.stderr
-    assert ended.code in (codes or (4,)), said
+    output = ended.stdout + ended.stderr
+    assert ended.code in (codes or (4,)), output
     assert "error[E" in ended.stderr
-    assert "Traceback" not in said
-    assert "\x1b" not in said
+    assert "Traceback" not in output
+    assert "\x1b" not in output
     return ended.stderr
 
 
@@ -166,13 +166,15 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("name", thinned(DAMAGES, 2))
-def test_rows_40_to_54_a_damaged_newest_epoch_is_told_and_the_one_before_is_used(lab, folder, name):
+def test_rows_40_to_54_a_damaged_newest_epoch_is_reported_and_the_one_before_is_used(
+    lab, folder, name
+):
     run = only_run(folder / "runs")
     whole = {number: blobs(path) for number, path in epochs(run).items()}
     DAMAGES[name](_file(folder), folder)
 
-    said = _refused(lab.run("inspect-checkpoint", run, below=folder, timeout_s=20))
-    assert "epoch 4" in said
+    output = _refused(lab.run("inspect-checkpoint", run, below=folder, timeout_s=20))
+    assert "epoch 4" in output
     finished = lab.run("resume", run, below=folder, timeout_s=20)
     assert (finished.code, "epoch 4, is damaged" in finished.stderr) == (0, True), finished.stderr
     (folder / "walk.yaml").write_text(SPEC.replace("epochs: 4", "epochs: 5"))
@@ -180,9 +182,9 @@ def test_rows_40_to_54_a_damaged_newest_epoch_is_told_and_the_one_before_is_used
     assert longer.code == 0, longer.stderr
     assert "epoch 4 is unusable" in longer.stderr
     assert "continuing from epoch 3" in longer.stderr
-    found = {number: blobs(path) for number, path in epochs(run).items()}
-    assert {number: found[number] for number in whole} == whole
-    assert list(found) == [0, 1, 2, 3, 4, 5]
+    actual = {number: blobs(path) for number, path in epochs(run).items()}
+    assert {number: actual[number] for number in whole} == whole
+    assert list(actual) == [0, 1, 2, 3, 4, 5]
     # What was damaged was set aside, not deleted.
     assert (run / "superseded" / "damaged" / "epoch-000004").is_dir()
 
@@ -207,8 +209,8 @@ def test_row_50_the_journal_of_another_run_is_refused(lab, folder, finished, tmp
     shutil.copy(only_run(other / "runs") / "committed.jsonl", run / "committed.jsonl")
     (folder / "walk.yaml").write_text(SPEC.replace("epochs: 4", "epochs: 5"))
 
-    said = _refused(lab.run("run", "walk.yaml", "--resume", "auto", below=folder))
-    assert "another run's" in said
+    output = _refused(lab.run("run", "walk.yaml", "--resume", "auto", below=folder))
+    assert "another run's" in output
 
 
 def test_row_54_the_checkpoints_of_another_run_are_refused(lab, folder, tmp_path):
@@ -221,8 +223,8 @@ def test_row_54_the_checkpoints_of_another_run_are_refused(lab, folder, tmp_path
     shutil.copytree(only_run(other / "runs") / "checkpoints", run / "checkpoints")
     (folder / "walk.yaml").write_text(SPEC.replace("epochs: 4", "epochs: 5"))
 
-    said = _refused(lab.run("run", "walk.yaml", "--resume", "auto", below=folder))
-    assert "belongs to another run" in said
+    output = _refused(lab.run("run", "walk.yaml", "--resume", "auto", below=folder))
+    assert "belongs to another run" in output
 
 
 def test_row_63_when_nothing_is_good_each_reason_is_given_and_nothing_starts_over(lab, folder):
@@ -232,7 +234,7 @@ def test_row_63_when_nothing_is_good_each_reason_is_given_and_nothing_starts_ove
     (folder / "walk.yaml").write_text(SPEC.replace("epochs: 4", "epochs: 5"))
 
     for policy in ("auto", "must"):
-        said = _refused(lab.run("run", "walk.yaml", "--resume", policy, below=folder))
-        assert all(f"epoch {number}:" in said for number in range(5))
+        output = _refused(lab.run("run", "walk.yaml", "--resume", policy, below=folder))
+        assert all(f"epoch {number}:" in output for number in range(5))
     assert list(epochs(run)) == [0, 1, 2, 3, 4]
     assert only_run(folder / "runs") == run

@@ -267,13 +267,13 @@ class Checking:
             code = invoke([*words, "--run-dir", str(self._folder / "runs")])
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        said = self._capture.readouterr()
-        shown = (words, code, said.err[-2000:])
+        output = self._capture.readouterr()
+        shown = (words, code, output.err[-2000:])
         assert code in codes, shown
-        assert "Traceback" not in said.out + said.err, shown
+        assert "Traceback" not in output.out + output.err, shown
         assert time.process_time() - before < MOST_CPU_S, shown
         named = ["epoch 2", *(name for path in paths for name in (str(path), path.name))]
-        words_said = said.out + said.err
+        words_said = output.out + output.err
         assert code in (0, 75) or any(name in words_said for name in named), shown
 
 
@@ -290,8 +290,8 @@ def test_a_file_that_is_not_what_it_was_is_refused_by_name_and_stops_no_other_jo
     shutil.copytree(stopped, folder, symlinks=True)
     monkeypatch.chdir(folder)
     [run] = (folder / "runs" / "walk").glob("2*")
-    place, mutate = MUTATIONS[name]
-    path = Path(os.path.normpath(run / place))
+    relative_path, mutate = MUTATIONS[name]
+    path = Path(os.path.normpath(run / relative_path))
     mutate(path)
     check = Checking(folder, capsys)
     before = signal.signal(signal.SIGALRM, _ring)

@@ -82,18 +82,18 @@ def test_elements_that_start_together_and_are_killed_together_end_each_once(fold
         for process in processes:
             process.send_signal(signal.SIGKILL)
         for process in processes:
-            said = process.communicate()[1]
-            assert process.returncode in (0, -signal.SIGKILL), said
+            output = process.communicate()[1]
+            assert process.returncode in (0, -signal.SIGKILL), output
 
     processes = [start(folder, *words) for words in options]
     ended = [(process.communicate()[1], process.returncode) for process in processes]
     assert [code for _, code in ended] == [0] * COUNT, ended
 
-    found = records(folder)
-    assert Counter(one["seed"] if by_seed else one["params"]["k"] for one in found) == Counter(
-        range(COUNT)
-    )
-    assert {one["status"] for one in found} == {"finished"}
+    actual = records(folder)
+    assert Counter(
+        entry["seed"] if by_seed else entry["params"]["k"] for entry in actual
+    ) == Counter(range(COUNT))
+    assert {entry["status"] for entry in actual} == {"finished"}
     # A directory without it was made by a process that was killed at its start.
     for record in folder.glob("runs/array/2*/run.json"):
         k = json.loads(record.read_text())["params"]["k"]
@@ -105,12 +105,12 @@ def test_of_processes_that_start_the_same_run_at_once_one_makes_it(folder, polic
     processes = [start(folder, "--set", "k=1", *policy, "-q") for _ in range(4)]
     ended = [(process.communicate()[1], process.returncode) for process in processes]
 
-    refusals = [(said, code) for said, code in ended if code]
+    refusals = [(value, code) for value, code in ended if code]
     assert len(refusals) == 3
-    for said, code in refusals:
-        assert (code, said[:11]) == ((6, "error[E353]") if policy else (2, "error[E352]"))
-        assert "held by process" in said
-    assert [one["status"] for one in records(folder)] == ["finished"]
+    for output, code in refusals:
+        assert (code, output[:11]) == ((6, "error[E353]") if policy else (2, "error[E352]"))
+        assert "held by process" in output
+    assert [record["status"] for record in records(folder)] == ["finished"]
 
 
 def test_a_start_waits_while_another_process_makes_a_run(folder):
@@ -121,11 +121,11 @@ def test_a_start_waits_while_another_process_makes_a_run(folder):
             process.wait(3)
         assert records(folder) == []
 
-    said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said, len(records(folder))) == (0, "", 1)
+    output = process.communicate(timeout=60)[1]
+    assert (process.returncode, output, len(records(folder))) == (0, "", 1)
 
 
-def test_runs_of_other_params_stand_in_no_way(folder):
+def test_runs_with_other_params_do_not_block_a_start(folder):
     def run(*words: str, code: int) -> str:
         done = jobrun("run", "array.yaml", "--max-epochs", "2", *words, cwd=folder)
         assert done.returncode == code, done.stderr
@@ -133,9 +133,9 @@ def test_runs_of_other_params_stand_in_no_way(folder):
 
     first = run("--set", "k=1", code=75)
     assert "a new run" not in first
-    said = run("--set", "k=2", code=75)
-    assert "a new run: array/" in said
-    assert "is unfinished, and has other params (params.k = 1)" in said
+    output = run("--set", "k=2", code=75)
+    assert "a new run: array/" in output
+    assert "is unfinished, and has other params (params.k = 1)" in output
     run("--set", "k=1", "--set", "seed=7", code=75)
     assert len(records(folder)) == 3
 
@@ -170,11 +170,11 @@ def test_an_array_takes_its_params_from_files_and_from_the_environment(folder):
             command = ("run", "array.yaml", "--resume", "auto", "--max-epochs", "2", *words)
             done = jobrun(*command, cwd=folder, env=environment(**variables))
             assert done.returncode == 75, done.stderr
-        assert [one["epoch"] for one in records(folder)] == [2 * count] * len(options)
+        assert [record["epoch"] for record in records(folder)] == [2 * count] * len(options)
 
 
 @pytest.mark.long
-def test_many_runs_of_one_job_are_told_apart(folder):
+def test_many_runs_of_one_job_are_distinguished(folder):
     """Above some dozens of runs an index is read in place of their records."""
     words = ("run", "array.yaml", "--max-epochs", "1", "--resume", "auto", "-q")
     for number in range(70):
@@ -182,7 +182,11 @@ def test_many_runs_of_one_job_are_told_apart(folder):
 
     for number in (3, 69, 40):
         assert jobrun(*words, "--set", f"k={number}", cwd=folder).returncode == 75
-    assert {one["params"]["k"] for one in records(folder) if one["epoch"] == 2} == {3, 40, 69}
+    assert {record["params"]["k"] for record in records(folder) if record["epoch"] == 2} == {
+        3,
+        40,
+        69,
+    }
     assert len(records(folder)) == 70
 
 

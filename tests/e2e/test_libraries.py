@@ -207,14 +207,14 @@ stop: [{{epochs: 5}}]
 """
 
 
-def ends(
+def end_states(
     folder: Path, library: str, torch: str, names: str, start: str = "", more: str = ""
 ) -> list[dict[str, Stored]]:
     """The last state of a run that nothing disturbed, and of one that was killed and resumed."""
     (folder / "library.py").write_text(KILL + library)
-    given = ", ".join(f"{name}: {name}" for name in (names + more).split(", "))
+    inputs = ", ".join(f"{name}: {name}" for name in (names + more).split(", "))
     (folder / "job.yaml").write_text(
-        SPEC.format(torch=torch, names=names, given=given, start=start, more=more)
+        SPEC.format(torch=torch, names=names, given=inputs, start=start, more=more)
     )
     whole = jobrun("run", "job.yaml", "--run-dir", "whole", cwd=folder, started=True)
     assert whole.returncode == 0, whole.stderr
@@ -229,10 +229,10 @@ def ends(
 
 
 @pytest.mark.long
-def test_a_bfloat16_model_with_tied_weights_and_schedules_goes_on_exactly(tmp_path):
+def test_a_bfloat16_model_with_tied_weights_and_schedules_continues_exactly(tmp_path):
     pytest.importorskip("torch", reason="CI installs it")
 
-    whole, parts = ends(tmp_path, TORCH, "true", "model, optimizer, steps, cycle, generator")
+    whole, parts = end_states(tmp_path, TORCH, "true", "model, optimizer, steps, cycle, generator")
 
     assert parts == whole
     weight = whole["local:/blobs/model/into.weight"]
@@ -246,7 +246,7 @@ def test_a_bfloat16_model_with_tied_weights_and_schedules_goes_on_exactly(tmp_pa
 def test_gradients_and_modes_outlive_a_kill_as_in_plain_python(tmp_path):
     pytest.importorskip("torch", reason="CI installs it")
 
-    whole, parts = ends(tmp_path, LEFT_OVER, "false", "model, optimizer")
+    whole, parts = end_states(tmp_path, LEFT_OVER, "false", "model, optimizer")
 
     assert parts == whole
     assert "local:/blobs/model/.grad/0.weight" in whole
@@ -259,8 +259,8 @@ def test_gradients_and_modes_outlive_a_kill_as_in_plain_python(tmp_path):
 
 
 @pytest.mark.long
-def test_estimators_that_are_fitted_in_parts_go_on_exactly(tmp_path):
-    whole, parts = ends(tmp_path, SKLEARN, "false", "scaler, clusters, directions")
+def test_estimators_that_are_fitted_in_parts_continue_exactly(tmp_path):
+    whole, parts = end_states(tmp_path, SKLEARN, "false", "scaler, clusters, directions")
 
     assert parts == whole
     assert "local:/blobs/scaler/attributes/mean_" in whole
@@ -268,12 +268,12 @@ def test_estimators_that_are_fitted_in_parts_go_on_exactly(tmp_path):
 
 
 @pytest.mark.long
-def test_values_and_objects_of_many_libraries_go_on_as_in_plain_python(tmp_path):
+def test_values_and_objects_of_many_libraries_continue_as_in_plain_python(tmp_path):
     for name in ("emcee", "gymnasium", "pandas", "deap"):
         pytest.importorskip(name, reason="CI installs it")
 
     start = ", {call: library:start, out: held}"
-    whole, parts = ends(tmp_path, ADAPTED, "false", "pipe, env, sampler", start, ", held")
+    whole, parts = end_states(tmp_path, ADAPTED, "false", "pipe, env, sampler", start, ", held")
 
     assert parts == whole
     assert "local:/blobs/sampler/backend/chain" in whole

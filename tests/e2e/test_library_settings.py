@@ -93,7 +93,7 @@ def _write_job(folder, table, imports="", spec=SPEC):
     (folder / "job.yaml").write_text(spec)
     looks = ", ".join(f"{number}: {look}" for number, look in enumerate(table.values()))
     text = LIBRARY.format(
-        imports=imports, changes="\n".join(f"    {one}" for one in table), looks=looks
+        imports=imports, changes="\n".join(f"    {text}" for text in table), looks=looks
     )
     (folder / "library.py").write_text(text)
 
@@ -172,7 +172,7 @@ def test_an_array_of_jax_comes_back_with_the_dtype_that_a_callable_of_init_allow
 
     assert resumed.returncode == 0, resumed.stderr
     last = blobs(list(epochs(only_run(tmp_path / "runs")).values())[-1])
-    assert "float64" in {one.dtype for one in last.values()}
+    assert "float64" in {array.dtype for array in last.values()}
 
 
 # A task with a thread of its own beside the one whose thread it may get.

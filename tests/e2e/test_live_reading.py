@@ -101,7 +101,7 @@ def test_export_inspect_and_verify_beside_a_live_run_that_keeps_two_epochs_succe
 
 
 @pytest.mark.long
-def test_retention_goes_on_behind_a_reader_that_was_killed(folder):
+def test_retention_continues_behind_a_reader_that_was_killed(folder):
     with live():
         (original,) = runs()
         root = original / "checkpoints"
@@ -178,12 +178,12 @@ def test_a_fork_whose_parent_cannot_be_had_is_removed(folder, monkeypatch):
 
     assert jobrun("run", "walk.yaml", "-q", "--max-epochs", "3").returncode == 75
     (parent,) = runs()
-    kept = lineage._require_usable
+    retained = lineage._require_usable
 
     def lost(store, epoch, record):
         # A file system without locks: the parent deletes it in between.
         store.set_aside((epoch,), str(parent / "superseded" / "x"))
-        kept(store, epoch, record)
+        retained(store, epoch, record)
 
     monkeypatch.setattr(lineage, "_require_usable", lost)
     with pytest.raises(Exception, match="E359"):

@@ -69,14 +69,14 @@ def test_machines_read_all_digits(folder):
     assert int(rows[-1]["n"], 16) == LAST
     words = ("inspect-checkpoint", "squares", "--json", "--values")
     [node] = json.loads(jobrun(*words, cwd=folder).stdout)["nodes"]
-    [blob] = [one for one in node["blobs"] if one["name"] == "n"]
+    [blob] = [entry for entry in node["blobs"] if entry["name"] == "n"]
     assert int(blob["value"], 16) == LAST
 
 
 def test_a_log_line_shows_both_ends_and_the_size(folder):
-    said = jobrun("logs", "squares", cwd=folder).stdout
-    assert "e+13846" in said
-    assert "(13847 digits)" in said
+    output = jobrun("logs", "squares", cwd=folder).stdout
+    assert "e+13846" in output
+    assert "(13847 digits)" in output
 
 
 @pytest.mark.parametrize("step", ["n = n * n", "n *= n", "n = n ** 2", "n, m = n * n, 1"])

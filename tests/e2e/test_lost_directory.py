@@ -62,8 +62,8 @@ def live(*words: str):
 
 def all_of(path: Path) -> dict[str, bytes]:
     """The content of all files but the lock, which says who looked last."""
-    files = [one for one in sorted(path.rglob("*")) if one.is_file() and one.name != "run.lock"]
-    return {str(one): one.read_bytes() for one in files}
+    files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.name != "run.lock"]
+    return {str(file): file.read_bytes() for file in files}
 
 
 @pytest.mark.long
@@ -72,12 +72,12 @@ def test_a_run_directory_renamed_in_mid_run_leaves_nothing_at_its_old_place(fold
     (folder / "walk.yaml").write_text(f"{SPEC}checkpoint: {{on_error: {on_error}}}\n")
     with live() as (run, process):
         run.rename("moved")
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
 
         assert process.returncode == 7
-        assert "error[E355]" in said
-        assert "which no longer exists" in said
-        assert "jobrun resume" not in said
+        assert "error[E355]" in output
+        assert "which no longer exists" in output
+        assert "jobrun resume" not in output
         assert not run.exists()
         assert [path.name for path in NEW.iterdir()] == ["latest"]
     assert jobrun("resume", "moved", "-q", "--max-epochs", "1").returncode == 75
@@ -107,12 +107,12 @@ def test_steps_make_no_directory_where_the_run_was(folder, step):
     (run,) = NEW.glob("2*")
     wait_until(lambda: any(run.glob("artifacts/*")) or any(run.glob("state_dirs/*/*/x")))
     run.rename("moved")
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
 
     process.stderr.close()
-    assert process.returncode == 7, said
+    assert process.returncode == 7, output
     # Where it went in the middle of a write, that is what fails.
-    assert "error[E355]" in said or "error[E285]" in said
+    assert "error[E355]" in output or "error[E285]" in output
     assert not run.exists()
 
 
@@ -136,29 +136,29 @@ def test_a_directory_put_in_place_of_a_run_gets_nothing(folder):
         run.mkdir()
         (run / "checkpoints").mkdir()
         (run / "mine").write_text("x")
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
 
         assert process.returncode == 7
-        assert "error[E355]" in said
+        assert "error[E355]" in output
         assert sorted(path.name for path in run.rglob("*")) == ["checkpoints", "mine"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", thinned(["rename", "remove", "replace"], 3))
-def test_checkpoints_that_go_away_in_mid_run_are_noticed_at_the_next_save(folder, how):
+@pytest.mark.parametrize("change", thinned(["rename", "remove", "replace"], 3))
+def test_checkpoints_that_go_away_in_mid_run_are_noticed_at_the_next_save(folder, change):
     with live() as (run, process):
         root = run / "checkpoints"
         root.rename("elsewhere")
-        if how == "replace":
+        if change == "replace":
             root.mkdir()
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
 
         assert process.returncode == 7
-        assert "error[E390]" in said
+        assert "error[E390]" in output
         assert not list(run.glob("checkpoints/*"))
     refused = jobrun("run", "walk.yaml", "--resume", "auto")
     assert (refused.returncode, "E357" in refused.stderr) == (4, True)
-    if how == "replace":
+    if change == "replace":
         root.rmdir()
     Path("elsewhere").rename(root)
     assert jobrun("resume", "-q", "--max-epochs", "1").returncode == 75
@@ -170,23 +170,23 @@ def test_checkpoints_that_go_away_are_a_warning_where_failed_saves_are(folder):
     (folder / "walk.yaml").write_text(f"{text}checkpoint: {{on_error: warn}}\n")
     with live() as (run, process):
         (run / "checkpoints").rename("elsewhere")
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
 
         assert process.returncode == 0
-        assert "was removed or replaced during the run" in said
+        assert "was removed or replaced during the run" in output
         assert not (run / "checkpoints").exists()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("left", ["nothing", "empty journal", "empty checkpoints"])
-def test_a_run_whose_journal_and_epochs_are_gone_is_not_begun_again(folder, left):
+@pytest.mark.parametrize("remaining_file", ["nothing", "empty journal", "empty checkpoints"])
+def test_a_run_whose_journal_and_epochs_are_gone_is_not_begun_again(folder, remaining_file):
     assert jobrun("run", "walk.yaml", "-q", "--max-epochs", "3").returncode == 75
     (run,) = [path for path in NEW.iterdir() if not path.is_symlink()]
     (run / "committed.jsonl").unlink()
     (run / "checkpoints").rename("elsewhere")
-    if left == "empty journal":
+    if remaining_file == "empty journal":
         (run / "committed.jsonl").write_bytes(b"")
-    elif left == "empty checkpoints":
+    elif remaining_file == "empty checkpoints":
         (run / "checkpoints").mkdir()
     before = all_of(run)
 
@@ -202,7 +202,7 @@ def test_a_run_whose_journal_and_epochs_are_gone_is_not_begun_again(folder, left
     assert json.loads((run / "run.json").read_text())["epoch"] == 3
 
 
-def test_a_run_whose_journal_only_is_gone_goes_on(folder):
+def test_a_run_whose_journal_only_is_gone_continues(folder):
     assert jobrun("run", "walk.yaml", "-q", "--max-epochs", "3").returncode == 75
     (run,) = [path for path in NEW.iterdir() if not path.is_symlink()]
     (run / "committed.jsonl").unlink()

@@ -185,7 +185,7 @@ def root_of_newest(folder: Path) -> Path:
     return max(folder.glob("*/walk/*-*-*-*/**/epoch-000008/manifest.json")).parent.parent
 
 
-def said(capsys, folder: Path, words: list[str]) -> tuple[int, str]:
+def run_command(capsys, folder: Path, words: list[str]) -> tuple[int, str]:
     name = run_name(folder)
     capsys.readouterr()
     code = invoke([word.replace("RUN", name) for word in words])
@@ -207,7 +207,7 @@ def test_nothing_older_than_a_lost_epoch_is_used(folder, capsys, command, loss):
     LOSSES[loss](root_of(folder))
     there = sorted(folder.rglob("epoch-*"))
 
-    code, output = said(capsys, folder, LOADING[command])
+    code, output = run_command(capsys, folder, LOADING[command])
 
     if (command, loss) == ("pin", "between-damaged"):
         # What is pinned is not read.
@@ -232,7 +232,7 @@ def test_a_damaged_newest_epoch_is_named_where_an_older_one_is_taken(
     DAMAGES[damaged](root_of(folder))
     epoch = NEWEST + 1 if damaged == "later-empty" else NEWEST
 
-    code, output = said(capsys, folder, LOADING[command])
+    code, output = run_command(capsys, folder, LOADING[command])
 
     if command in CONTINUING:
         assert code == 0, output
@@ -258,7 +258,7 @@ def test_commands_that_show_a_run_say_which_epochs_are_gone(folder, capsys, comm
     if (command, loss) == ("verify", "all"):
         expected = 4
 
-    code, output = said(capsys, folder, words)
+    code, output = run_command(capsys, folder, words)
 
     assert code == expected, output
     assert "saved" in output
@@ -288,7 +288,7 @@ def test_what_retention_deleted_is_not_missed_beside_a_damaged_newest_epoch(fold
     assert [path.name[-1] for path in sorted(root.glob("epoch-*"))] == ["0", "7", "8"]
     damage(root, 8)
 
-    code, output = said(capsys, folder, ["resume", "RUN"])
+    code, output = run_command(capsys, folder, ["resume", "RUN"])
 
     assert code == 0, output
     assert output.count("epoch 8 is unusable") == 1
@@ -349,7 +349,7 @@ def test_nothing_older_than_a_lost_object_is_used(bucket, tmp_path, capsys, comm
 
 @pytest.mark.parametrize("command", REMOTE)
 def test_a_damaged_newest_object_is_named_where_an_older_one_is_taken(bucket, capsys, command):
-    (name,) = (one for one in bucket.list("epoch-000003") if one.endswith(".h5"))
+    (name,) = (name for name in bucket.list("epoch-000003") if name.endswith(".h5"))
     bucket.put(name, [b"no checkpoint"], 13)
 
     code, output = remote_said(capsys, bucket, command)

@@ -8,10 +8,10 @@ from tests.support.command import jobrun
 from tests.support.resumable_job import WalkJob
 
 
-def test_lines_that_are_lost_are_told_once_on_stderr_and_shown_by_status(tmp_path):
-    place = WalkJob(tmp_path)
-    place.start(max_epochs=1)
-    run = place.run.path
+def test_lines_that_are_lost_are_reported_once_on_stderr_and_shown_by_status(tmp_path):
+    walk_job = WalkJob(tmp_path)
+    walk_job.start(max_epochs=1)
+    run = walk_job.run.path
     (run / "metrics.jsonl").unlink()
     (run / "metrics.jsonl").mkdir()
 

@@ -52,14 +52,14 @@ CHANGES: dict[str, Callable[[Path, list[bytes]], object]] = {
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory):
     """By ``every``: a folder with a run of eight epochs that is not finished."""
-    made = {}
+    created = {}
     with pytest.MonkeyPatch.context() as patch:
         for every in ("1ep", "2ep"):
-            made[every] = folder = tmp_path_factory.mktemp(every)
+            created[every] = folder = tmp_path_factory.mktemp(every)
             (folder / "job.yaml").write_text(SPEC.replace("EVERY", every))
             patch.chdir(folder)
             assert invoke(["run", "job.yaml", "--max-epochs", str(SAVED), "--quiet"]) == 75
-    return made
+    return created
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def change(run, name: str) -> None:
     CHANGES[name](path, lines)
 
 
-def said(capsys, *words: str) -> tuple[str, str]:
+def run_command(capsys, *words: str) -> tuple[str, str]:
     capsys.readouterr()
     assert invoke(list(words)) == 0
     return capsys.readouterr()
@@ -88,7 +88,7 @@ def warnings_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_checkpoints_have_is_written_again_and_said_once(run, capsys, name):
+def test_files_that_checkpoints_have_are_written_again_and_reported_once(run, capsys, name):
     change(run, name)
 
     err = resume(capsys, 1)
@@ -118,19 +118,19 @@ def test_commands_show_what_is_lost_before_and_after_a_resume(run, capsys, name)
     assert any("metrics.jsonl" in fault for fault in run.status().faults)
     with pytest.warns(RuntimeWarning, match=r"metrics\.jsonl"):
         run.metrics()
-    out, err = said(capsys, "metrics", "latest", "--json")
+    out, err = run_command(capsys, "metrics", "latest", "--json")
     assert "lost: " in err
     (gap,) = merged(json.loads(out)["gaps"])
     assert 1 <= gap["first"] <= gap["last"] <= SAVED
     assert any(
         "metrics.jsonl" in fault
-        for fault in json.loads(said(capsys, "status", "latest", "--json")[0])["faults"]
+        for fault in json.loads(run_command(capsys, "status", "latest", "--json")[0])["faults"]
     )
 
     resume(capsys, 1)
 
-    assert json.loads(said(capsys, "metrics", "latest", "--json")[0])["gaps"] == []
-    lost = json.loads(said(capsys, "status", "latest", "--json")[0])["lost"]
+    assert json.loads(run_command(capsys, "metrics", "latest", "--json")[0])["gaps"] == []
+    lost = json.loads(run_command(capsys, "status", "latest", "--json")[0])["lost"]
     # What a step measured is in no checkpoint.
     expected = {"emptied": 8, "removed": 8, "cut": 5, "beginning": 2, "middle": 1}
     if name in expected:
@@ -187,7 +187,7 @@ def test_a_whole_run_with_retries_and_failures_has_no_gap(tmp_path, monkeypatch,
         assert invoke([*words, "--session", session]) in (0, 75)
         assert warnings_of(capsys.readouterr().err) == []
 
-        assert json.loads(said(capsys, "metrics", "latest", "--json")[0])["gaps"] == []
+        assert json.loads(run_command(capsys, "metrics", "latest", "--json")[0])["gaps"] == []
     spans = read_journal(latest(tmp_path), run_id(tmp_path)).metrics
     assert sum(span.lines for span in spans) == 1 + 3 * 6
 

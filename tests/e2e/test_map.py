@@ -64,7 +64,7 @@ class TestPairsOfNodes(SessionContract):
 
 # The rest has nothing to do with how many nodes a place has.
 _OF_PLACES = re.compile("needs|output|pull|queue|settle|snapshot|restore|save|boundary|names")
-for _name in [one for one in dir(SessionContract) if one.startswith("test_")]:
+for _name in [name for name in dir(SessionContract) if name.startswith("test_")]:
     if not _OF_PLACES.search(_name):
         setattr(TestPairsOfNodes, _name, None)
 
@@ -83,15 +83,15 @@ def _bits(run: Path) -> list[object]:
 @pytest.mark.long
 @pytest.mark.parametrize("chosen", MAPS)
 def test_nodes_that_share_a_place_have_the_bits_of_those_that_do_not(tmp_path, chosen):
-    words = [word for one in chosen for word in ("--map", one)]
-    found = _run(tmp_path, "mapped", "--session", "processes", *words)
+    words = [word for mapping in chosen for word in ("--map", mapping)]
+    actual = _run(tmp_path, "mapped", "--session", "processes", *words)
 
-    assert _bits(found) == _bits(_run(tmp_path, "threads", *words))
+    assert _bits(actual) == _bits(_run(tmp_path, "threads", *words))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_when_a_shared_place_is_lost_all_its_nodes_begin_anew(tmp_path):
+def test_when_a_shared_machine_is_lost_all_its_nodes_restart(tmp_path):
     expected = _run(tmp_path, "whole", count=60)
     command = [*JOBRUN, "run", "four.yaml", "--session", "processes", "--log-format", "json",
                "--map", "t_1=t_0", "--map", "t_3=t_2", "--run-dir", "lost"]  # fmt: skip

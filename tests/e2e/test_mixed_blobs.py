@@ -110,14 +110,14 @@ def test_text_beside_numbers_of_its_size_is_saved_as_text(tmp_path, text):
 
 def job(folder: Path, seed: int, **more) -> Path:
     (folder / "library.py").write_text(LIBRARY)
-    given = {name: name for name in NAMES}
+    arguments = {name: name for name in NAMES}
     spec = {
         "jobrun": 1, "name": "mixed",
         "init": [{"task": "i", "steps": [
             {"call": "library:make", "with": {"seed": seed}, "out": NAMES},
         ]}],
         "epoch": [{"task": "e", "steps": [
-            {"call": "library:stir", "with": given, "inout": NAMES},
+            {"call": "library:stir", "with": arguments, "inout": NAMES},
             {"call": "library:renew", "out": NAMES[3:8]},
         ]}],
         "stop": [{"epochs": EPOCHS}],
@@ -220,13 +220,13 @@ def test_what_a_wrong_encoder_has_written_is_refused_by_each_command(tmp_path, m
 
     done = {words: jobrun(*words.split(), cwd=tmp_path) for words in commands}
 
-    assert {words: one.returncode for words, one in done.items()} == {
+    assert {words: value.returncode for words, value in done.items()} == {
         words: 8 if words == "ckpt verify shop" else 4 for words in commands
     }
-    for words, one in done.items():
-        said = one.stdout + one.stderr
-        assert "blob 'state' in" in said, words
-        assert "local.h5 is not what was in memory" in said, words
+    for words, single in done.items():
+        output = single.stdout + single.stderr
+        assert "blob 'state' in" in output, words
+        assert "local.h5 is not what was in memory" in output, words
     with pytest.raises(CheckpointError, match=r"blob 'state' of epoch 2.*local\.h5") as caught:
         only(tmp_path / "runs").blobs()["state"]
     assert caught.value.faults[0].code == "E455"

@@ -61,7 +61,7 @@ def test_news_of_a_run_are_posted(tmp_path, more, words, code, news, epoch):
 
 @pytest.mark.long
 def test_the_manual_shows_how_to_send_mail(tmp_path):
-    (block,) = (one for one in iter_blocks(PAGES["notifications"]) if "smtplib" in one.text)
+    (block,) = (block for block in iter_blocks(PAGES["notifications"]) if "smtplib" in block.text)
     (tmp_path / "news_mail.py").write_text(block.text)
     script = f"{sys.executable} news_mail.py"
     with MailServer() as server:
@@ -76,7 +76,9 @@ def test_the_manual_shows_how_to_send_mail(tmp_path):
 
 @pytest.mark.long
 def test_the_manual_shows_how_to_send_the_line_alone(tmp_path):
-    (block,) = (one for name, one in blocks() if name == "notifications" and "$NTFY" in one.text)
+    (block,) = (
+        value for name, value in blocks() if name == "notifications" and "$NTFY" in value.text
+    )
     with NewsServer(reads=bytes.decode) as server:
         (tmp_path / "walk.yaml").write_text(SPEC.format(more="{log: x}") + block.text)
         ended = jobrun("run", "walk.yaml", cwd=tmp_path, env=environment(NTFY=server.url))
@@ -156,9 +158,11 @@ def test_news_of_a_run_from_python_that_cannot_be_sent_are_a_warning(tmp_path):
         tmp_path / "walk.yaml", RunOptions(run_dir=tmp_path / "runs"), listener=events.append
     )
 
-    said = [one.text for one in events if isinstance(one, Noted) and one.level == "warning"]
+    messages = [
+        event.text for event in events if isinstance(event, Noted) and event.level == "warning"
+    ]
     assert ended.exit_code == 0
-    assert "the notification to the command 'false' was not sent: it ended with 1" in said
+    assert "the notification to the command 'false' was not sent: it ended with 1" in messages
 
 
 def test_a_module_beside_the_spec_is_not_taken_for_one_of_python(tmp_path):
@@ -167,7 +171,7 @@ def test_a_module_beside_the_spec_is_not_taken_for_one_of_python(tmp_path):
         ended = _run(tmp_path, "{log: x}", "--notify", server.url)
 
     assert ended.returncode == 0, ended.stderr
-    assert [one["news"] for one in server.got] == ["finished"]
+    assert [entry["news"] for entry in server.got] == ["finished"]
 
 
 def test_a_target_that_cannot_be_is_refused_before_anything_runs(tmp_path):
@@ -188,5 +192,5 @@ def test_starts_that_make_no_progress_are_reported(tmp_path):
 
     assert ended.returncode == 1
     assert "this is start 3 after epoch 0, and none before it has saved anything" in ended.stderr
-    assert [one["news"] for one in server.got].count("no_progress") == 1
-    assert [one["news"] for one in server.got].count("failed") == 4
+    assert [entry["news"] for entry in server.got].count("no_progress") == 1
+    assert [entry["news"] for entry in server.got].count("failed") == 4

@@ -46,7 +46,7 @@ def spec(folder: Path, to: str, *, required: bool = False, keep: str = "{}") -> 
     return path
 
 
-def test_a_run_goes_on_from_the_url_alone(tmp_path):
+def test_a_run_continues_from_the_url_alone(tmp_path):
     """In the memory of this process, which is a store as others are."""
     to = f"memory://{tmp_path.name}/up"
     whole = run(spec(tmp_path, to), RunOptions(run_dir=tmp_path / "runs"))
@@ -56,23 +56,23 @@ def test_a_run_goes_on_from_the_url_alone(tmp_path):
     again = resume_from(url, options=RunOptions(run_dir=tmp_path / "again", epoch=1))
 
     assert again.exit_code == 0
-    first, second = (epochs(Path(one.run_path))[3] for one in (whole, again))
+    first, second = (epochs(Path(handle.run_path))[3] for handle in (whole, again))
     assert blobs(first) == blobs(second)
     assert str(ObjectStore(parse_object_url(f"{url}/g1")).epochs()) == "(2, 3)"
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving() as made:
-        made.make_bucket("bucket")
-        yield made
+    with serving() as s3_server:
+        s3_server.make_bucket("bucket")
+        yield s3_server
 
 
 @pytest.fixture
 def way(server):
-    made = TroubledWay(server)
-    yield made
-    made.close()
+    proxy = TroubledWay(server)
+    yield proxy
+    proxy.close()
 
 
 class Place:
@@ -98,31 +98,31 @@ class Place:
     def verify(self, *whole: int) -> None:
         """All epochs are there, as the original ones are."""
         done = self.jobrun("ckpt", "verify", self.url, "--json")
-        found = json.loads(done.stdout)
-        assert [(one["epoch"], one["good"]) for one in found["epochs"]] == [
+        actual = json.loads(done.stdout)
+        assert [(entry["epoch"], entry["good"]) for entry in actual["epochs"]] == [
             (epoch, True) for epoch in whole
         ]
 
 
 @pytest.fixture
-def place(tmp_path, server, monkeypatch):
+def job(tmp_path, server, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     return Place(tmp_path, server.url)
 
 
 @pytest.mark.long
-def test_everything_that_reads_a_checkpoint_reads_one_from_its_url(place, tmp_path):
-    assert place.run().returncode == 0
-    place.verify(0, 1, 2, 3)
-    url = place.url
+def test_everything_that_reads_a_checkpoint_reads_one_from_its_url(job, tmp_path):
+    assert job.run().returncode == 0
+    job.verify(0, 1, 2, 3)
+    url = job.url
 
-    shown = place.jobrun("inspect-checkpoint", f"{url}@2", "--json")
+    shown = job.jobrun("inspect-checkpoint", f"{url}@2", "--json")
     assert json.loads(shown.stdout)["epoch"] == 2
-    resumed = place.jobrun("resume", url, "--epoch", "1", "--run-dir", tmp_path / "again")
+    resumed = job.jobrun("resume", url, "--epoch", "1", "--run-dir", tmp_path / "again")
     assert resumed.returncode == 0, resumed.stderr
-    forked = place.jobrun("fork", f"{url}@1", "--run-dir", tmp_path / "forked")
+    forked = job.jobrun("fork", f"{url}@1", "--run-dir", tmp_path / "forked")
     assert forked.returncode == 0, forked.stderr
-    behind = place.jobrun("fork", f"{url}@0", "--run-dir", tmp_path / "forked")
+    behind = job.jobrun("fork", f"{url}@0", "--run-dir", tmp_path / "forked")
     assert behind.returncode == 2
     assert f"but not 0, which is at {url}" in behind.stderr
     original = blobs(epochs(only_run(tmp_path / "runs"))[3])
@@ -133,17 +133,17 @@ def test_everything_that_reads_a_checkpoint_reads_one_from_its_url(place, tmp_pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("crash", ["upload.file-synced:3", "upload.published:2"])
-def test_a_run_that_is_killed_while_it_uploads_goes_on_with_that(place, crash):
-    assert place.run(crash=crash).returncode == -signal.SIGKILL
+def test_a_run_killed_during_an_upload_finishes_it_on_resume(job, crash):
+    assert job.run(crash=crash).returncode == -signal.SIGKILL
 
-    done = place.run()
+    done = job.run()
 
     assert done.returncode == 0, done.stderr
-    place.verify(0, 1, 2, 3)
+    job.verify(0, 1, 2, 3)
 
 
 @pytest.mark.long
-def test_the_run_does_not_wait_for_a_slow_store(place, way, tmp_path):
+def test_the_run_does_not_wait_for_a_slow_store(job, way, tmp_path):
     journals = tmp_path / "runs" / "job"
 
     def slow(method, path):
@@ -155,16 +155,16 @@ def test_the_run_does_not_wait_for_a_slow_store(place, way, tmp_path):
         return ""
 
     way.trouble = slow
-    place.variables["AWS_ENDPOINT_URL"] = way.url
+    job.variables["AWS_ENDPOINT_URL"] = way.url
 
-    done = place.run()
+    done = job.run()
 
     assert done.returncode == 0, done.stderr
-    place.verify(0, 1, 2, 3)
+    job.verify(0, 1, 2, 3)
 
 
 @pytest.mark.long
-def test_what_a_store_says_no_to_at_first_is_tried_again(place, way):
+def test_requests_that_a_store_refuses_at_first_are_retried(job, way):
     first = {}
 
     def trouble(method, path):
@@ -175,48 +175,48 @@ def test_what_a_store_says_no_to_at_first_is_tried_again(place, way):
         return first[path]
 
     way.trouble = trouble
-    place.variables["AWS_ENDPOINT_URL"] = way.url
-    done = place.run()
+    job.variables["AWS_ENDPOINT_URL"] = way.url
+    done = job.run()
 
     assert done.returncode == 0, done.stderr
     assert "could not be uploaded" not in done.stderr
     assert len(first) == 14
-    place.verify(0, 1, 2, 3)
+    job.verify(0, 1, 2, 3)
 
 
 @pytest.mark.long
-def test_a_store_that_dies_ends_a_run_that_requires_it_and_a_resume_goes_on(tmp_path):
-    own = S3Server()
-    own.make_bucket("bucket")
-    way = TroubledWay(own)
-    place = Place(tmp_path, way.url, required=True)
+def test_a_store_that_dies_ends_a_run_that_requires_it_and_a_resume_continues(tmp_path):
+    s3_server = S3Server()
+    s3_server.make_bucket("bucket")
+    way = TroubledWay(s3_server)
+    job = Place(tmp_path, way.url, required=True)
     killed = threading.Event()
 
     def kill(method, path):
         if method == "PUT" and "epoch-000001" in path and not killed.is_set():
             killed.set()
-            own.kill()
+            s3_server.kill()
         return "500" if killed.is_set() else ""
 
     way.trouble = kill
-    done = place.run()
+    done = job.run()
     way.close()
-    own.kill()
+    s3_server.kill()
 
     assert done.returncode == 7
     assert "error[E321]" in done.stderr
     assert "epoch 1 could not be uploaded" in done.stderr
     with serving() as back:
         back.make_bucket("bucket")
-        place.variables["AWS_ENDPOINT_URL"] = back.url
-        assert place.run().returncode == 0
-        place.verify(0, 1, 2, 3)
+        job.variables["AWS_ENDPOINT_URL"] = back.url
+        assert job.run().returncode == 0
+        job.verify(0, 1, 2, 3)
 
 
 @pytest.mark.long
-def test_what_is_missing_is_told_before_anything_runs(place, tmp_path):
+def test_a_missing_bucket_or_server_is_reported_before_anything_runs(job, tmp_path):
     spec(tmp_path, "s3://not-there/x")
-    done = place.run()
+    done = job.run()
 
     assert done.returncode == 7
     assert "error[E336]" in done.stderr
@@ -231,22 +231,22 @@ def test_what_is_missing_is_told_before_anything_runs(place, tmp_path):
 
 
 @pytest.mark.long
-def test_a_damaged_object_is_found_and_an_older_epoch_is_used(place, server, tmp_path, monkeypatch):
-    assert place.run().returncode == 0
+def test_a_damaged_object_is_found_and_an_older_epoch_is_used(job, server, tmp_path, monkeypatch):
+    assert job.run().returncode == 0
     (name,) = [
         n for n in server.names("bucket") if f"{tmp_path.name}/" in n and "epoch-000003/a." in n
     ]
-    for variable, value in place.variables.items():
+    for variable, value in job.variables.items():
         monkeypatch.setenv(variable, value)
     bucket = Bucket(parse_object_url("s3://bucket"))
     data = bytearray(bucket.read(name, 1 << 20))
     data[len(data) // 2] ^= 1
     bucket.put(name, [bytes(data)], len(data))
 
-    verified = place.jobrun("ckpt", "verify", place.url)
+    verified = job.jobrun("ckpt", "verify", job.url)
     assert verified.returncode == 8
     assert "epoch 3  damaged" in verified.stdout
-    resumed = place.jobrun("resume", place.url, "--run-dir", tmp_path / "again")
+    resumed = job.jobrun("resume", job.url, "--run-dir", tmp_path / "again")
     assert "after epoch 2" in resumed.stderr
     # What it computes again is not what is in the store: the record has another time in it.
     assert blobs(epochs(only_run(tmp_path / "again"))[3]) == blobs(
@@ -255,7 +255,7 @@ def test_a_damaged_object_is_found_and_an_older_epoch_is_used(place, server, tmp
 
 
 @pytest.mark.long
-def test_a_stop_does_not_wait_for_an_upload(place, way, tmp_path):
+def test_a_stop_does_not_wait_for_an_upload(job, way, tmp_path):
     free = threading.Event()
 
     def stuck(method, path):
@@ -264,14 +264,14 @@ def test_a_stop_does_not_wait_for_an_upload(place, way, tmp_path):
         return ""
 
     way.trouble = stuck
-    place.variables["AWS_ENDPOINT_URL"] = way.url
-    done = place.jobrun("run", place.spec, "--max-epochs", "1", timeout_s=90)
+    job.variables["AWS_ENDPOINT_URL"] = way.url
+    done = job.jobrun("run", job.spec, "--max-epochs", "1", timeout_s=90)
     free.set()
 
     assert done.returncode == 75, done.stderr
     assert "not uploaded yet; a resume continues with that" in done.stderr
-    assert place.run().returncode == 0
-    place.verify(0, 1, 2, 3)
+    assert job.run().returncode == 0
+    job.verify(0, 1, 2, 3)
 
 
 @pytest.mark.long
@@ -293,9 +293,9 @@ def test_of_many_runners_with_one_place_exactly_one_has_the_epoch(server, tmp_pa
             return error.faults[0].code
 
     with ThreadPoolExecutor(len(stores)) as pool:
-        found = list(pool.map(upload, stores))
+        actual = list(pool.map(upload, stores))
 
-    assert sorted(map(str, found)) == ["E332"] * 5 + ["True"]
+    assert sorted(map(str, actual)) == ["E332"] * 5 + ["True"]
     there = ObjectStore(url)
-    assert there.manifest(3) == stores[found.index(True)].manifest(3)
+    assert there.manifest(3) == stores[actual.index(True)].manifest(3)
     assert there.verify(3) is None

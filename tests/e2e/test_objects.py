@@ -148,42 +148,44 @@ def state(folder: Path) -> dict[str, object]:
 def test_an_object_that_cannot_be_kept_is_found_right_after_init(folder, make, parts):
     write(folder, make)
 
-    said = run(folder, code=1)
+    output = run(folder, code=1)
 
-    assert all(part in said for part in parts), said
-    assert "epoch 1 " not in said
+    assert all(part in output for part in parts), output
+    assert "epoch 1 " not in output
 
 
 def test_an_object_of_a_task_without_rebuild_is_found_right_after_init(folder):
     write(folder, rebuild="false")
 
-    said = run(folder, code=1)
+    output = run(folder, code=1)
 
-    assert "E242" in said
-    assert "rebuild: true" in said
+    assert "E242" in output
+    assert "rebuild: true" in output
 
 
 def test_a_constant_that_is_no_object_cannot_be_handed_out_to_be_changed(folder):
     text = SPEC.format(make="table", rebuild="true").replace("with: {width: width}, ", "")
     (folder / "job.yaml").write_text(text)
 
-    said = run(folder, code=1)
+    output = run(folder, code=1)
 
-    assert "E244" in said
-    assert "'model' is a constant, dict of 3" in said
+    assert "E244" in output
+    assert "'model' is a constant, dict of 3" in output
 
 
 @pytest.mark.parametrize(
-    "place", ["steps:\n      - best = model", "outputs: [{best: model}]\n    steps:"]
+    "fragment", ["steps:\n      - best = model", "outputs: [{best: model}]\n    steps:"]
 )
-def test_an_object_is_nobody_elses(folder, place):
+def test_an_object_cannot_be_assigned_to_another_name(folder, fragment):
     spec = (folder / "job.yaml").read_text()
-    (folder / "job.yaml").write_text(spec.replace("steps:\n      - call", f"{place}\n      - call"))
+    (folder / "job.yaml").write_text(
+        spec.replace("steps:\n      - call", f"{fragment}\n      - call")
+    )
 
-    said = run(folder, code=1)
+    output = run(folder, code=1)
 
-    assert "E240" in said
-    assert "'best'" in said
+    assert "E240" in output
+    assert "'best'" in output
 
 
 @pytest.mark.long
@@ -199,10 +201,10 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(folder, session):
 
     assert done.returncode == 0, done.stderr
     assert not (folder / "kill").exists()
-    found = state(folder / "parts")
-    assert found == state(folder / "whole")
+    actual = state(folder / "parts")
+    assert actual == state(folder / "whole")
     parts = ("model/w", "model/:structure", "table/counts", "generators/python/1")
-    assert {f"local:/blobs/{part}" for part in parts} <= set(found)
+    assert {f"local:/blobs/{part}" for part in parts} <= set(actual)
 
 
 @pytest.mark.long
@@ -210,9 +212,9 @@ def test_a_retry_starts_from_what_the_object_was(folder):
     run(folder, "--run-dir", "whole")
     (folder / "fail").touch()
 
-    said = run(folder, "--run-dir", "parts")
+    output = run(folder, "--run-dir", "parts")
 
-    assert "attempt 1" in said
+    assert "attempt 1" in output
     assert state(folder / "parts") == state(folder / "whole")
 
 

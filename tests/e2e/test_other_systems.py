@@ -106,9 +106,9 @@ def test_signals_and_commands_that_look_at_runs_work_without_any_of_them(tmp_pat
     ) as process:
         wait_until(lambda: len(_saved(tmp_path)) > 1)
         process.send_signal(signal.SIGTERM)
-        said = process.stderr.read()
-    assert process.returncode == 75, said
-    assert "stopped early (signal SIGTERM)" in said
+        output = process.stderr.read()
+    assert process.returncode == 75, output
+    assert "stopped early (signal SIGTERM)" in output
 
     for words in (("status",), ("logs",), ("runs",), ("doctor",), ("inspect-checkpoint",)):
         on = () if words[0] in {"runs", "doctor"} else ("runs/walk/latest",)

@@ -43,11 +43,11 @@ def test_what_is_missing_is_found(built, tmp_path):
 def test_it_installs_and_works_with_each_python_and_the_lowest_versions(capsys):
     code = release.main()
 
-    said = capsys.readouterr().out
-    assert code == 0, said
-    assert "ok      Python 3.11, lowest versions" in said
-    assert "ok      uv install" in said
-    assert "ok      pipx install" in said
+    output = capsys.readouterr().out
+    assert code == 0, output
+    assert "ok      Python 3.11, lowest versions" in output
+    assert "ok      uv install" in output
+    assert "ok      pipx install" in output
 
 
 @pytest.mark.long
@@ -58,12 +58,12 @@ def test_it_installs_as_a_tool_of_its_own(built, tool, tmp_path):
 
 @pytest.mark.long
 def test_pip_finds_all_that_the_large_extras_of_the_wheel_need(built, tmp_path):
-    found = release.resolve_large(release.pythons()["3.11"], built.wheel, tmp_path / "large")
+    actual = release.resolve_large(release.pythons()["3.11"], built.wheel, tmp_path / "large")
 
-    assert {"jobrun", "ml_dtypes", "ray", "torch"} <= set(found)
+    assert {"jobrun", "ml_dtypes", "ray", "torch"} <= set(actual)
 
 
-def test_the_version_stands_in_one_place():
+def test_the_version_is_defined_in_one_file():
     text = (ROOT / "pyproject.toml").read_text()
 
     assert release.PROJECT["dynamic"] == ["version"]

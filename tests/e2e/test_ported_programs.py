@@ -33,10 +33,10 @@ PROGRAMS = {
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_that_became_a_job_is_proved_beside_the_original(name, tmp_path):
+def test_a_ported_program_is_proved_against_the_original(name, tmp_path):
     libraries, draws = PROGRAMS[name]
-    for one in libraries:
-        pytest.importorskip(one, reason="CI installs it")
+    for library in libraries:
+        pytest.importorskip(library, reason="CI installs it")
     program = import_module(f"tests.support.ported.{name}")
     objects = list(getattr(program, "OBJECTS", ()))
     write_port(
@@ -49,7 +49,7 @@ def test_a_program_that_became_a_job_is_proved_beside_the_original(name, tmp_pat
         *words, "--against", "python original.py", cwd=tmp_path, started=True, timeout_s=280
     )
 
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert "proven: 2 of 2 copies were killed" in said
-    assert "it writes what the original program writes" in said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "proven: 2 of 2 copies were killed" in output
+    assert "it writes what the original program writes" in output

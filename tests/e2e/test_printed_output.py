@@ -46,8 +46,8 @@ def test_prints_are_logged_under_their_task_and_shown_once(tmp_path, session):
     assert sorted(shown)[:8] == ["by C"] * 4 + ["by a program"] * 4
     assert ended.stderr.count("INFO logged 2") == 2
     for task, node in (("chat", "a"), ("other", "b")):
-        said = jobrun("logs", "latest", task, cwd=tmp_path).stdout
-        assert said.splitlines() == [
+        output = jobrun("logs", "latest", task, cwd=tmp_path).stdout
+        assert output.splitlines() == [
             line
             for epoch in (1, 2)
             for line in (
@@ -117,10 +117,10 @@ def test_prints_of_a_reader_are_logged_under_the_task_that_reads(tmp_path, resta
 
     assert jobrun("run", "rows.yaml", cwd=tmp_path).returncode == 0
 
-    said = jobrun("logs", "latest", "count", cwd=tmp_path).stdout.splitlines()
-    rows = [line for line in said if "row" in line]
+    output = jobrun("logs", "latest", "count", cwd=tmp_path).stdout.splitlines()
+    rows = [line for line in output if "row" in line]
     # A row further on may be read at once, in whichever epoch, to know whether there is one.
     assert rows[:2] == ["[1] row 0", "[1] row 1"]
     assert rows[-1] == ("[2] row 1" if restart == "epoch" else "[2] row 3")
     assert len(rows) == 4
-    assert said[0] == "[1] opened"
+    assert output[0] == "[1] opened"

@@ -40,7 +40,7 @@ def test_parameters_are_averaged_alike_on_four_nodes_of_a_cluster(tmp_path, shar
     same_in("ray", SPECS / AVERAGING, tmp_path, "nodes.trainer.count=4")
 
 
-def test_a_run_goes_on_in_any_other_session(tmp_path, shared):
+def test_a_run_continues_in_any_other_session(tmp_path, shared):
     spec = SPECS / AVERAGING
     whole = run_here("threads", spec, tmp_path / "whole", epochs=5)
     folder = tmp_path / "parts"

@@ -24,8 +24,8 @@ def machines():
     # Only here: the tests that are not long go without Ray.
     from tests.support import ray_cluster  # noqa: PLC0415
 
-    with ray_cluster.machines({"place": 1}, {"place": 1}) as found:
-        yield found
+    with ray_cluster.machines({"place": 1}, {"place": 1}) as actual:
+        yield actual
 
 
 @pytest.fixture
@@ -38,23 +38,23 @@ def spec(tmp_path: Path) -> Path:
 def marked(spec: Path) -> list[int]:
     """All processes that the command has started, however far down."""
     mark = f"RAYS_MARK={spec.parent}".encode()
-    found = []
+    collected = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
             pid = int(entry.name)
             if mark in (entry / "environ").read_bytes().split(b"\0") and is_alive(pid):
-                found.append(pid)
-    return found
+                collected.append(pid)
+    return collected
 
 
 def _of_jobrun(pids: list[int]) -> list[int]:
     """Those of the processes that are no agents of Ray's."""
-    found = []
+    collected = []
     for pid in pids:
         with contextlib.suppress(OSError):
             if b"agent" not in Path(f"/proc/{pid}/cmdline").read_bytes().lower():
-                found.append(pid)
-    return found
+                collected.append(pid)
+    return collected
 
 
 def test_a_lost_process_and_a_lost_machine_cost_an_epoch_each_and_no_bit(machines, spec):
@@ -66,15 +66,15 @@ def test_a_lost_process_and_a_lost_machine_cost_an_epoch_each_and_no_bit(machine
         wait_until(lambda: pids(spec)["trainer_0"] != victim, "new process")
         machines.lose_last()
         machines.add({"place": 1})
-        _, said = process.communicate(timeout=200)
+        _, output = process.communicate(timeout=200)
 
-    assert process.returncode == 0, said
+    assert process.returncode == 0, output
     # Until Ray knows that the machine is gone it may put a new process there, which is lost too.
-    assert said.count("is lost: its process") >= 2, said
+    assert output.count("is lost: its process") >= 2, output
     same(whole, only_run(spec.parent / "hit"))
 
 
-def test_actors_end_with_their_master_and_the_run_goes_on_later(machines, spec):
+def test_actors_end_with_their_master_and_the_run_continues_later(machines, spec):
     whole = run(spec, spec.parent / "whole")
 
     with started(spec, f"ray:{machines.address}") as process:
@@ -92,7 +92,7 @@ def test_actors_end_with_their_master_and_the_run_goes_on_later(machines, spec):
 def test_a_machine_that_does_not_share_the_runs_directory_is_refused_or_brings_its_files(
     machines, spec
 ):
-    runs, own = spec.parent / "runs", spec.parent / "own"
+    runs, separate = spec.parent / "runs", spec.parent / "own"
     runs.mkdir()
     machines.add_blind({"blind": 2}, runs)
     text = SPEC.replace("{place: 1}", "{blind: 1}").replace("12}]", "2}]")
@@ -103,7 +103,7 @@ def test_a_machine_that_does_not_share_the_runs_directory_is_refused_or_brings_i
     refused = jobrun("run", spec, *options, started=True)
     with serving() as server:
         server.make_bucket("bucket")
-        policy = f"every: 1ep, node_dir: {own}, collect: 's3://bucket/r'"
+        policy = f"every: 1ep, node_dir: {separate}, collect: 's3://bucket/r'"
         spec.write_text(text.replace("every: 1ep", policy))
         env = environment(**VARIABLES, AWS_ENDPOINT_URL=server.url)
         first = ("run", spec, *options, "--resume", "never", "--max-epochs", "1")
@@ -116,7 +116,7 @@ def test_a_machine_that_does_not_share_the_runs_directory_is_refused_or_brings_i
     assert "node 'trainer_0' does not see" in refused.stderr
     assert (stopped.returncode, done.returncode) == (75, 0), done.stderr
     assert copied.returncode == 0, copied.stderr
-    assert [path.name for path in own.iterdir()] == []
+    assert [path.name for path in separate.iterdir()] == []
     assert blobs(epochs(spec.parent / "copy")[2]) == blobs(epochs(whole)[2])
 
 
@@ -128,9 +128,9 @@ def test_nothing_is_left_of_a_cluster_that_was_started_for_a_run(spec, number):
         if number == signal.SIGINT:
             # As a terminal does: to all of them.
             os.killpg(process.pid, number)
-            _, said = process.communicate(timeout=200)
-            assert process.returncode == 130, said
-            assert "is lost" not in said
+            _, output = process.communicate(timeout=200)
+            assert process.returncode == 130, output
+            assert "is lost" not in output
         else:
             process.kill()
         try:
@@ -162,7 +162,7 @@ def test_a_node_for_which_there_is_no_machine_is_refused_at_once(machines, spec)
     assert "has the resources that node 'trainer_0' asks for (gpu 1)" in done.stderr
 
 
-def test_a_cluster_that_does_not_answer_is_told(spec):
+def test_a_cluster_that_does_not_answer_is_reported(spec):
     done = jobrun(
         "run", spec, "--run-dir", spec.parent / "r", "--session", "ray:127.0.0.1:9", started=True
     )

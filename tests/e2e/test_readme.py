@@ -21,7 +21,7 @@ MANUAL = ROOT / "jobrun" / "manual"
 
 def _blocks(language: str) -> list[str]:
     """What stands between the fences of that language, in order."""
-    return [one.text for one in iter_blocks(TEXT) if one.language == language]
+    return [block.text for block in iter_blocks(TEXT) if block.language == language]
 
 
 def test_the_table_of_commands_is_that_of_the_help():
@@ -83,7 +83,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_the_first_job_runs_is_stopped_and_goes_on_as_shown(folder):
+def test_the_first_job_runs_is_stopped_and_continues_as_shown(folder):
     lines = [line.partition("#")[0].split() for line in _blocks("bash")[1].splitlines()]
     validate, run, resume, inspect = (words[1:] for words in lines)
     assert "exact" in jobrun(*validate, cwd=folder).stdout
@@ -91,13 +91,13 @@ def test_the_first_job_runs_is_stopped_and_goes_on_as_shown(folder):
     done = jobrun(*resume, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "a particle is 8." in done.stderr
-    found = only_run(folder / "runs")
-    assert json.loads((found / "run.json").read_text())["status"] == "finished"
-    assert (found / "artifacts" / "particles.npy").is_file()
+    run_dir = only_run(folder / "runs")
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "finished"
+    assert (run_dir / "artifacts" / "particles.npy").is_file()
     assert "200 x 3" in jobrun(*inspect, cwd=folder).stdout
 
 
 def test_the_tree_of_a_run_is_as_shown(folder):
-    found = only_run(folder / "runs")
-    (block,) = (one for one in iter_blocks(PAGES["saving"]) if "tree" in one.words)
-    assert [name for name in names_of_tree(block.text) if not [*found.glob(name)]] == []
+    run_dir = only_run(folder / "runs")
+    (block,) = (block for block in iter_blocks(PAGES["saving"]) if "tree" in block.words)
+    assert [name for name in names_of_tree(block.text) if not [*run_dir.glob(name)]] == []

@@ -44,8 +44,8 @@ def shown(tab, tmp_path):
     return show
 
 
-def _of(tab, selector: str, what: str):
-    return tab.value(f"document.querySelector({json.dumps(selector)}).{what}")
+def _of(tab, selector: str, case: str):
+    return tab.value(f"document.querySelector({json.dumps(selector)}).{case}")
 
 
 def _curves(tab) -> int:
@@ -53,13 +53,13 @@ def _curves(tab) -> int:
 
 
 def _drag(tab, start: float, end: float) -> None:
-    left, top, width, height = tab.box(PLOT)
+    left_px, top, width, height = tab.box(PLOT)
     y = top + height / 2
-    tab.pointer("mouseMoved", left + start * width, y)
-    tab.pointer("mousePressed", left + start * width, y, button="left", clickCount=1)
-    tab.pointer("mouseMoved", left + (start + end) / 2 * width, y, button="left")
-    tab.pointer("mouseMoved", left + end * width, y, button="left")
-    tab.pointer("mouseReleased", left + end * width, y, button="left", clickCount=1)
+    tab.pointer("mouseMoved", left_px + start * width, y)
+    tab.pointer("mousePressed", left_px + start * width, y, button="left", clickCount=1)
+    tab.pointer("mouseMoved", left_px + (start + end) / 2 * width, y, button="left")
+    tab.pointer("mouseMoved", left_px + end * width, y, button="left")
+    tab.pointer("mouseReleased", left_px + end * width, y, button="left", clickCount=1)
 
 
 @pytest.mark.parametrize("width", [375, 768, 1280])
@@ -87,8 +87,8 @@ def test_every_chart_has_its_curves(shown, reports):
 
 def test_the_pointer_shows_the_values_of_all_runs(shown, reports):
     tab = shown(render_page(reports, "now"))
-    left, top, width, height = tab.box(PLOT)
-    tab.pointer("mouseMoved", left + width - 12, top + height / 2)
+    left_px, top, width, height = tab.box(PLOT)
+    tab.pointer("mouseMoved", left_px + width - 12, top + height / 2)
     tip = _of(tab, f"{FIRST} .tip", "innerText")
 
     assert "epoch 4" in tip
@@ -104,9 +104,9 @@ def test_dragging_zooms_and_a_double_click_goes_back(shown, reports):
     assert 1 < low < high <= 4
     assert not _of(tab, f"{FIRST} .reset", "disabled")
 
-    left, top, width, height = tab.box(PLOT)
+    left_px, top, width, height = tab.box(PLOT)
     for count in (1, 2):
-        where = {"x": left + width / 2, "y": top + height / 2}
+        where = {"x": left_px + width / 2, "y": top + height / 2}
         tab.pointer("mousePressed", **where, button="left", clickCount=count)
         tab.pointer("mouseReleased", **where, button="left", clickCount=count)
     assert _of(tab, FIRST, "dataset.view") == "1 4"
@@ -114,13 +114,13 @@ def test_dragging_zooms_and_a_double_click_goes_back(shown, reports):
 
 def test_the_wheel_zooms_after_a_click_and_scrolls_before(shown, reports):
     tab = shown(render_page(reports[:1], "now"))
-    left, top, width, height = tab.box(PLOT)
-    where = {"x": left + width / 2, "y": top + height / 2}
+    left_px, top, width, height = tab.box(PLOT)
+    where = {"x": left_px + width / 2, "y": top + height / 2}
     tab.pointer("mouseWheel", **where, deltaX=0, deltaY=-100)
     assert _of(tab, FIRST, "dataset.view || ''") == ""
 
-    left, top, width, height = tab.box(PLOT)
-    where = {"x": left + width / 2, "y": top + height / 2}
+    left_px, top, width, height = tab.box(PLOT)
+    where = {"x": left_px + width / 2, "y": top + height / 2}
     tab.pointer("mousePressed", **where, button="left", clickCount=1)
     tab.pointer("mouseReleased", **where, button="left", clickCount=1)
     tab.pointer("mouseWheel", **where, deltaX=0, deltaY=-100)

@@ -44,15 +44,15 @@ def _run(spec: str, run_dir: Path, *more: str) -> Path:
     return only_run(run_dir)
 
 
-def _same(expected: Path, found: Path) -> None:
+def _same(expected: Path, actual: Path) -> None:
     """Every epoch of the two runs holds the same, and what was saved last."""
-    whole, resumed = epochs(expected), epochs(found)
+    whole, resumed = epochs(expected), epochs(actual)
     assert list(resumed) == list(whole)
     for number, path in resumed.items():
         assert blobs(path) == blobs(whole[number]), f"epoch {number}"
         assert progress(path) == progress(whole[number]), f"epoch {number}"
     for path in sorted((expected / "artifacts").iterdir()):
-        assert (found / "artifacts" / path.name).read_bytes() == path.read_bytes(), path.name
+        assert (actual / "artifacts" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.fixture(scope="module", params=JOBS)
@@ -94,14 +94,14 @@ def _events(run: Path) -> list[dict[str, Any]]:
 
 def _running_epoch(run_dir: Path) -> int | None:
     """The epoch whose tasks run now and which is not saved, if the files show one."""
-    found = [path for path in run_dir.glob("*/2*") if (path / "events.jsonl").is_file()]
-    if not found:
+    actual = [path for path in run_dir.glob("*/2*") if (path / "events.jsonl").is_file()]
+    if not actual:
         return None
-    groups = [event for event in _events(found[0]) if event["event"].startswith("Group")]
+    groups = [event for event in _events(actual[0]) if event["event"].startswith("Group")]
     if not groups or (groups[-1]["event"], groups[-1]["group"]) != ("GroupStarted", "epoch"):
         return None
     epoch = groups[-1]["epoch"]
-    return epoch if epoch > 1 and epoch not in epochs(found[0]) else None
+    return epoch if epoch > 1 and epoch not in epochs(actual[0]) else None
 
 
 def _killed_inside_an_epoch(spec: str, run_dir: Path) -> tuple[Path, int]:

@@ -90,10 +90,10 @@ def test_row_41_a_run_that_everyone_may_change_is_refused_unless_trusted(folder,
     run = _stopped(folder)
     if not _another_users(run, 0o777):
         return
-    said = jobrun("resume", run, cwd=folder)
-    assert said.returncode == 7
-    assert "error[E380]" in said.stderr
-    assert "everyone may write into it" in said.stderr
+    output = jobrun("resume", run, cwd=folder)
+    assert output.returncode == 7
+    assert "error[E380]" in output.stderr
+    assert "everyone may write into it" in output.stderr
     assert jobrun("resume", run, "--trust-dir", cwd=folder).returncode == 0
     assert _content(run) == reference
 
@@ -106,8 +106,8 @@ def test_row_39_a_link_of_another_user_in_place_of_the_checkpoints_is_refused(fo
     if os.geteuid() != 0:
         return
     os.lchown(run / "checkpoints", 12345, 12345)
-    said = jobrun("resume", run, cwd=folder)
-    assert (said.returncode, "error[E380]" in said.stderr) == (7, True), said.stderr
+    output = jobrun("resume", run, cwd=folder)
+    assert (output.returncode, "error[E380]" in output.stderr) == (7, True), output.stderr
 
 
 @pytest.mark.long
@@ -118,14 +118,14 @@ def test_row_39_a_run_directory_swapped_while_it_runs_gets_nothing_more(folder):
     run.rename(run.with_name("moved"))
     shutil.copytree(run.with_name("moved"), run)
     before = list(epochs(run))
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 7, said
-    assert "Traceback" not in said
+    _, output = child.communicate(timeout=60)
+    assert child.returncode == 7, output
+    assert "Traceback" not in output
     assert list(epochs(run)) == before
 
 
 @pytest.mark.long
-def test_row_47_a_copy_by_rsync_or_cp_goes_on_elsewhere(folder, tmp_path_factory, reference):
+def test_row_47_a_copy_by_rsync_or_cp_continues_elsewhere(folder, tmp_path_factory, reference):
     run = _stopped(folder)
     other = tmp_path_factory.mktemp("elsewhere") / "deep" / "er"
     other.parent.mkdir()
@@ -154,11 +154,11 @@ def test_row_48_a_copy_made_while_it_runs_verifies_or_is_refused(folder, tmp_pat
         done = jobrun("resume", copy / run.relative_to(folder), "--json", cwd=copy)
         assert done.returncode in (0, 4), done.stderr
         if done.returncode == 0:
-            found = _content(copy / run.relative_to(folder))
-            assert found == {number: whole[number] for number in found}
+            actual = _content(copy / run.relative_to(folder))
+            assert actual == {number: whole[number] for number in actual}
 
 
-def test_row_42_an_unwritable_directory_is_told_at_the_start(folder):
+def test_row_42_an_unwritable_directory_is_reported_at_the_start(folder):
     (folder / "file").write_text("")
     done = jobrun("run", "walk.yaml", "--run-dir", "file/runs", cwd=folder)
     assert done.returncode == 7, done.stderr
@@ -172,10 +172,10 @@ def test_row_45_a_directory_removed_under_us_ends_with_words(folder):
     child = _start(folder)
     run = _wait_for_epoch(folder, 1)
     shutil.rmtree(run, ignore_errors=True)
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 7, said
-    assert "error[E" in said
-    assert "Traceback" not in said
+    _, output = child.communicate(timeout=60)
+    assert child.returncode == 7, output
+    assert "error[E" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("name", ["run.json", "committed.jsonl"])
@@ -270,8 +270,8 @@ def test_row_82_no_program_outlives_the_run(folder, number):
 @pytest.mark.long
 def test_row_82_a_batch_script_repeats_one_line_until_it_is_done(folder, reference):
     line = "until jobrun run walk.yaml --resume auto --max-epochs 1; do [ $? = 75 ] || exit 1; done"
-    code, _, said = bash(line, folder)
-    assert code == 0, said
+    code, _, output = bash(line, folder)
+    assert code == 0, output
     assert _content(only_run(folder / "runs")) == reference
 
 
@@ -294,7 +294,7 @@ def test_runs_keep_their_order_when_the_clock_is_set_back_a_day_between_them(fol
     first = only_run(folder / "runs")
     assert start("--resume", "never", clock=-86400).returncode == 75
     assert start("--resume", "never", clock=-2 * 86400).returncode == 75
-    runs = {one for one in (folder / "runs" / "walk").iterdir() if not one.is_symlink()}
+    runs = {path for path in (folder / "runs" / "walk").iterdir() if not path.is_symlink()}
     # Names are of the clock; the last that was made has the oldest.
     newest = min(runs)
     assert (
@@ -309,13 +309,15 @@ def test_runs_keep_their_order_when_the_clock_is_set_back_a_day_between_them(fol
     ]
     assert [newest.name in text for text in named] == [True] * 3
     assert (folder / "runs" / "walk" / "latest").resolve() == newest.resolve()
-    before = {one: (one / "committed.jsonl").read_bytes() for one in runs}
+    before = {run: (run / "committed.jsonl").read_bytes() for run in runs}
     assert start("--resume", "auto").returncode == 75
-    changed = {one for one in runs if (one / "committed.jsonl").read_bytes() != before[one]}
+    changed = {run for run in runs if (run / "committed.jsonl").read_bytes() != before[run]}
     assert changed == {newest}
     assert start("--resume", "never").returncode == 75
-    made = {one for one in (folder / "runs" / "walk").iterdir() if not one.is_symlink()} - runs
-    assert jobrun("resume", "--dry-run", cwd=folder).stdout.count(made.pop().name) >= 1
+    created = {
+        path for path in (folder / "runs" / "walk").iterdir() if not path.is_symlink()
+    } - runs
+    assert jobrun("resume", "--dry-run", cwd=folder).stdout.count(created.pop().name) >= 1
 
 
 def test_a_run_of_an_older_version_or_copied_from_elsewhere_has_its_place_by_the_clock(folder):
@@ -334,7 +336,7 @@ def test_a_run_of_an_older_version_or_copied_from_elsewhere_has_its_place_by_the
 
 
 @pytest.mark.long
-def test_a_deadline_is_kept_and_the_same_line_goes_on(folder, reference):
+def test_a_deadline_is_kept_and_the_same_line_continues(folder, reference):
     (folder / "walk.yaml").write_text(SPEC + "deadline: auto\nmargin: 59s\n")
     env = environment(JOBRUN_DEADLINE=str(int(time.time()) + 58))
     done = jobrun("run", "walk.yaml", cwd=folder, env=env)
@@ -347,8 +349,8 @@ def test_a_deadline_is_kept_and_the_same_line_goes_on(folder, reference):
 
 @pytest.mark.long
 def test_what_a_run_writes_can_be_read_by_others_and_changed_by_none(folder):
-    code, _, said = bash("umask 0; jobrun run walk.yaml", folder)
-    assert code == 0, said
+    code, _, output = bash("umask 0; jobrun run walk.yaml", folder)
+    assert code == 0, output
     run = only_run(folder / "runs")
     loose = [path for path in run.rglob("*") if stat.S_IMODE(path.lstat().st_mode) & 0o022]
     assert [path for path in loose if not path.is_symlink()] == []
@@ -380,12 +382,12 @@ def _wait_for(path: Path) -> str:
 
 def _group(pgid: int) -> list[int]:
     """The living processes of a process group."""
-    found = []
+    collected = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[2]) == pgid and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
+            collected.append(int(path.parent.name))
+    return collected

@@ -24,7 +24,7 @@ def calls_of(work):
     """How many functions are called in this thread, built-in ones too."""
     count = 0
 
-    def note(frame, event, given):
+    def note(frame, event, inputs):
         nonlocal count
         count += event in ("call", "c_call")
 
@@ -41,7 +41,7 @@ def lines_of(work):
     """How many lines run in this thread: also loops that call nothing."""
     count = 0
 
-    def note(frame, event, given):
+    def note(frame, event, inputs):
         nonlocal count
         count += event == "line"
         return note
@@ -57,8 +57,8 @@ def lines_of(work):
 
 def expect_linear(counts):
     """From 100 to 200 nodes twice as much is added as from 50 to 100; if quadratic, four times."""
-    one, two, four = counts
-    assert four - two < 2.4 * (two - one), counts
+    first, second, four = counts
+    assert four - second < 2.4 * (second - first), counts
 
 
 def jobs(folder, *, pulls=False):

@@ -54,7 +54,7 @@ def test_parameters_are_averaged_alike_on_four_nodes(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("first", "second"), [("threads", "processes"), ("processes", "threads")])
-def test_a_run_of_one_session_goes_on_in_the_other(first, second, tmp_path):
+def test_a_run_of_one_session_continues_in_the_other(first, second, tmp_path):
     short = ("--set", "stop[1].epochs=6", "--set", "checkpoint.keep.last=1000", "--set",
              "expect=[]")  # fmt: skip
     whole = run(SPECS / AVERAGING, tmp_path / "whole", *short)
@@ -105,10 +105,10 @@ def test_a_node_that_is_killed_costs_an_epoch_and_no_bit(slow, tmp_path, times):
         for number in range(times):
             victim = kill_node(process.pid, f"trainer_{number % 2}")
             wait_until(lambda gone=victim: _is_replaced(process, gone), "new process")
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
 
-    assert process.returncode == 0, said
-    assert said.count("is lost: its process was ended by SIGKILL") == times
+    assert process.returncode == 0, output
+    assert output.count("is lost: its process was ended by SIGKILL") == times
     same(whole, only_run(tmp_path / "hit"))
 
 
@@ -120,16 +120,16 @@ def _is_replaced(process: subprocess.Popen[str], gone: int, count: int = 2) -> b
 
 
 @pytest.mark.long
-def test_nodes_that_are_lost_again_and_again_end_the_command_and_resume_goes_on(slow, tmp_path):
+def test_nodes_that_are_lost_again_and_again_end_the_command_and_resume_continues(slow, tmp_path):
     whole = run(slow, tmp_path / "whole")
 
     with started(slow, tmp_path / "hit", "--max-failures", "0") as process:
         kill_node(process.pid, "trainer_1")
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
     done = jobrun("resume", "--run-dir", tmp_path / "hit", "--session", "processes", started=True)
 
-    assert process.returncode == 7, said
-    assert "error[E395]" in said
+    assert process.returncode == 7, output
+    assert "error[E395]" in output
     assert done.returncode == 0, done.stderr
     same(whole, only_run(tmp_path / "hit"))
 
@@ -140,16 +140,16 @@ def test_ctrl_c_ends_all_processes_in_good_order(slow, tmp_path):
         nodes = nodes_under(process.pid)
         # As a terminal does: to all of them.
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
 
     assert len(nodes) == 2
-    assert process.returncode == 130, said
-    assert "is lost" not in said
+    assert process.returncode == 130, output
+    assert "is lost" not in output
     assert not any(map(is_alive, nodes.values()))
 
 
 @pytest.mark.long
-def test_nodes_end_with_their_master_and_the_run_goes_on_later(slow, tmp_path):
+def test_nodes_end_with_their_master_and_the_run_continues_later(slow, tmp_path):
     whole = run(slow, tmp_path / "whole")
 
     with started(slow, tmp_path / "hit") as process:
@@ -270,10 +270,10 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_node_that_dies_in_any_phase_costs_no_bit(places, unbroken, tmp_path):
     spec = falling(tmp_path / "hit", *places.split())
 
-    found = run(spec, tmp_path / "runs", "--session", "processes", "--max-failures", "4")
+    actual = run(spec, tmp_path / "runs", "--session", "processes", "--max-failures", "4")
 
     assert (tmp_path / "hit" / "left.txt").read_text() == ""
-    same(unbroken, found)
+    same(unbroken, actual)
 
 
 @pytest.mark.long
@@ -314,7 +314,7 @@ stop: [{epochs: 4}]
 
 
 @pytest.mark.long
-def test_a_node_that_is_killed_within_an_epoch_goes_on_where_that_was_saved(slow, tmp_path):
+def test_a_node_that_is_killed_within_an_epoch_continues_where_that_was_saved(slow, tmp_path):
     slow.write_text(WITHIN)
     whole = run(slow, tmp_path / "whole")
 
@@ -326,10 +326,10 @@ def test_a_node_that_is_killed_within_an_epoch_goes_on_where_that_was_saved(slow
             wait_until(lambda known=before: within(tmp_path / "hit") - known, "save in an epoch")
             os.kill(victim, signal.SIGKILL)
             wait_until(lambda gone=victim: _is_replaced(process, gone, 1), "new process")
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
 
-    assert process.returncode == 0, said
-    assert said.count("of its records (loss") >= 2
+    assert process.returncode == 0, output
+    assert output.count("of its records (loss") >= 2
     same(whole, only_run(tmp_path / "hit"))
 
 
@@ -340,7 +340,7 @@ def within(folder: Path) -> set[str]:
 
 @pytest.mark.long
 def test_a_profile_has_the_steps_and_a_lane_of_each_node(tmp_path):
-    found = run(
+    actual = run(
         SPECS / AVERAGING,
         tmp_path,
         "--session",
@@ -352,13 +352,15 @@ def test_a_profile_has_the_steps_and_a_lane_of_each_node(tmp_path):
         "expect=[]",
     )
 
-    table = json.loads((found / "profile" / "table-1.json").read_text())
-    trace = json.loads((found / "profile" / "trace-1.json").read_text())["traceEvents"]
+    table = json.loads((actual / "profile" / "table-1.json").read_text())
+    trace = json.loads((actual / "profile" / "trace-1.json").read_text())["traceEvents"]
     calls = {row["path"]: row["calls"] for row in table["steps"]}
     assert calls["epoch/train/steps[1]"] == 4
     assert {row["node"] for row in table["nodes"]} == {"trainer_0", "trainer_1"}
-    lanes = {one["pid"]: one["args"]["name"] for one in trace if one["name"] == "process_name"}
-    bars = [one for one in trace if one["name"] == "epoch/train"]
-    assert sorted((lanes[one["pid"]], one["args"]["epoch"]) for one in bars) == [
+    lanes = {
+        entry["pid"]: entry["args"]["name"] for entry in trace if entry["name"] == "process_name"
+    }
+    bars = [entry for entry in trace if entry["name"] == "epoch/train"]
+    assert sorted((lanes[bar["pid"]], bar["args"]["epoch"]) for bar in bars) == [
         (f"node trainer_{number}", epoch) for number in (0, 1) for epoch in (1, 2)
     ]

@@ -237,8 +237,8 @@ def test_sharing_that_a_load_loses_is_refused_right_after_init(tmp_path, make, c
 
     assert done.returncode == 1, done.stderr
     assert code in done.stderr
-    for one in words:
-        assert one in " ".join(done.stderr.split())
+    for word in words:
+        assert word in " ".join(done.stderr.split())
     assert "job.yaml:7:13  init/make/steps[0]" in done.stderr
     # Nothing was saved, so nothing was computed in vain.
     assert not epochs(only_run(tmp_path / "runs"))
@@ -284,10 +284,10 @@ def test_what_two_steps_make_and_a_load_does_not_share_names_the_places_of_both(
 
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
-    said = " ".join(done.stderr.split())
+    output = " ".join(done.stderr.split())
     assert done.returncode == 1
-    assert "error[E256] job.yaml:8:9 init/make/steps[1]: 'k'.rng is the object 'r'" in said
-    assert "'r' is made at job.yaml:7:9" in said
+    assert "error[E256] job.yaml:8:9 init/make/steps[1]: 'k'.rng is the object 'r'" in output
+    assert "'r' is made at job.yaml:7:9" in output
 
 
 def test_arrays_of_a_container_that_overlap_do_so_after_a_resume(tmp_path):
@@ -308,7 +308,7 @@ def test_arrays_of_a_container_that_overlap_do_so_after_a_resume(tmp_path):
     assert done.returncode == 0, done.stderr
 
     last = blobs(list(epochs(only_run(tmp_path / "runs")).values())[-1])
-    (y,) = (one.content for name, one in last.items() if name.endswith("/y"))
+    (y,) = (value.content for name, value in last.items() if name.endswith("/y"))
     assert np.frombuffer(y).tolist() == [0.0, 81.0, 162.0, 3.0, 4.0, 9.0]
 
 
@@ -352,12 +352,12 @@ def test_a_row_is_refused_beside_the_table_of_which_it_is_a_view(tmp_path, retur
         "import numpy as np\ndef begin():\n    table = np.zeros(3, 'i4,f8')\n"
         f"    return {returned}\ndef step(**given):\n    pass\n"
     )
-    given = ", ".join(f"{name}: {name}" for name in names.split(", "))
+    args = ", ".join(f"{name}: {name}" for name in names.split(", "))
     out = f"[{names}]" if "," in names else names
     (tmp_path / "job.yaml").write_text(
         "jobrun: 1\nname: c\ninit:\n"
         f"  - {{task: t, steps: [{{call: 'library:begin', out: {out}}}]}}\nepoch:\n"
-        f"  - {{task: e, steps: [{{call: 'library:step', with: {{{given}}}, inout: [{names}]}}]}}\n"
+        f"  - {{task: e, steps: [{{call: 'library:step', with: {{{args}}}, inout: [{names}]}}]}}\n"
         "stop: [{epochs: 2}]\n"
     )
     done = jobrun("run", "job.yaml", cwd=tmp_path)
@@ -369,18 +369,18 @@ def test_a_row_is_refused_beside_the_table_of_which_it_is_a_view(tmp_path, retur
 
 @pytest.mark.parametrize("case", thinned(list(_STATEMENTS), 4))
 def test_a_blob_that_an_expression_changes_in_place_is_as_in_plain_python(tmp_path, case):
-    made, steps, plain = _STATEMENTS[case]
+    maker, steps, plain = _STATEMENTS[case]
     (tmp_path / "library.py").write_text(STATEMENTS)
     written = json.dumps(steps)
     (tmp_path / "job.yaml").write_text(
-        f"jobrun: 1\nname: c\ninit: [{{task: t, steps: [{{call: 'library:{made}', out: [a, b]}}, "
+        f"jobrun: 1\nname: c\ninit: [{{task: t, steps: [{{call: 'library:{maker}', out: [a, b]}}, "
         f"s = 0.0]}}]\nepoch: [{{task: e, steps: {written}}}]\nstop: [{{epochs: 4}}]\n"
     )
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
     names: dict[str, Any] = {"s": 0.0}
     exec(STATEMENTS, names)
-    names["a"], names["b"] = names[made]()
+    names["a"], names["b"] = names[maker]()
     for names["epoch"] in range(1, 5):
         exec(plain, names)
     if case in {"change", "item", "operator", "part"}:
@@ -437,13 +437,13 @@ def step(m):
 _CALLS = {
     "step": "{call: 'library:step', with: {m: m}, inout: [m], out: v}",
     "put": "{call: 'library:put', with: {m: m, x: x}, inout: [m]}",
-    **{one: f"{{call: 'library:{one}', with: {{m: m}}, out: x}}" for one in
+    **{value: f"{{call: 'library:{value}', with: {{m: m}}, out: x}}" for value in
        ("part", "head", "copy")},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("steps", "place"),
+    ("steps", "message"),
     thinned(
         [
             (["part", "step"], "'m'.parts.0.w and 'x'"),
@@ -457,11 +457,9 @@ _CALLS = {
         4,
     ),
 )
-def test_a_part_of_an_object_is_refused_where_a_change_of_it_would_be_missed(
-    tmp_path, steps, place
-):
+def test_a_part_of_an_object_is_refused_where_a_change_of_it_would_be_missed(tmp_path, steps, job):
     (tmp_path / "library.py").write_text(OBJECTS)
-    written = ", ".join(_CALLS.get(one, f"'{one}'") for one in steps)
+    written = ", ".join(_CALLS.get(step, f"'{step}'") for step in steps)
     (tmp_path / "job.yaml").write_text(
         "jobrun: 1\nname: c\ninit:\n  - {task: m, rebuild: true, steps: [{call: 'library:make', "
         "out: m}]}\n  - {task: t, steps: [x = zeros(3)]}\nepoch:\n"
@@ -469,12 +467,12 @@ def test_a_part_of_an_object_is_refused_where_a_change_of_it_would_be_missed(
     )
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
-    if not place:
+    if not job:
         assert done.returncode == 0, done.stderr
         return
     assert done.returncode == 1, done.stderr
     assert "E259" in done.stderr
-    assert place in " ".join(done.stderr.split())
+    assert job in " ".join(done.stderr.split())
     assert "job.yaml:7:" in done.stderr
 
 
@@ -489,11 +487,11 @@ stop: [{epochs: 3}]
 """
 
 
-@pytest.mark.parametrize("place", ["setup: {init: [STEP]}", "report: [{every: 1h, steps: [STEP]}]"])
-def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(tmp_path, place):
+@pytest.mark.parametrize("job", ["setup: {init: [STEP]}", "report: [{every: 1h, steps: [STEP]}]"])
+def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(tmp_path, job):
     (tmp_path / "library.py").write_text("def head(x):\n    return x[:2]\n")
     step = "{call: 'library:head', with: {x: x}, out: y}"
-    (tmp_path / "job.yaml").write_text(AROUND.replace("PLACE", place.replace("STEP", step)))
+    (tmp_path / "job.yaml").write_text(AROUND.replace("PLACE", job.replace("STEP", step)))
 
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
@@ -503,11 +501,11 @@ def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(
 
 
 @pytest.mark.parametrize("value", ["[1]", "{'v': 1}", "{1, 2}", "[np.zeros(2)]"])
-@pytest.mark.parametrize("given", ["s['cur']", "[s['cur'], 1]"])
+@pytest.mark.parametrize("inputs", ["s['cur']", "[s['cur'], 1]"])
 def test_a_part_that_an_expression_takes_out_is_refused_if_it_is_returned_and_changed(
-    tmp_path, value, given
+    tmp_path, value, inputs
 ):
-    part = "c[0]" if given[0] == "[" else "c"
+    part = "c[0]" if inputs[0] == "[" else "c"
     (tmp_path / "library.py").write_text(
         f"import numpy as np\ndef begin(): return {{'cur': {value}}}\ndef take(c): return {part}\n"
         "def change(c): c.clear()\n"
@@ -515,7 +513,7 @@ def test_a_part_that_an_expression_takes_out_is_refused_if_it_is_returned_and_ch
     (tmp_path / "job.yaml").write_text(
         "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:begin', out: s}]}]\n"
         "epoch:\n  - task: e\n    steps:\n"
-        f'      - {{call: "library:take", with: {{c: "{given}"}}, out: c}}\n'
+        f'      - {{call: "library:take", with: {{c: "{inputs}"}}, out: c}}\n'
         "      - {call: 'library:change', with: {c: c}, inout: [c]}\n"
         "stop: [{epochs: 2}]\n"
     )
@@ -575,29 +573,29 @@ _KEPT = {
 
 @pytest.mark.parametrize("case", thinned(list(_KEPT), 2))
 def test_a_change_of_what_a_callable_has_kept_is_refused(tmp_path, case):
-    made, body, form, said = _KEPT[case]
+    created, body, layout, output = _KEPT[case]
     with_x = "" if "only the end" in case else "with: {x: x}, "
     (tmp_path / "library.py").write_text(
         "import numpy as np\nG, H = np.zeros(2), [1]\nclass M: last = None\n"
-        f"def begin(): return {made}\ndef step(x=None):\n    {body}\n"
+        f"def begin(): return {created}\ndef step(x=None):\n    {body}\n"
     )
     (tmp_path / "job.yaml").write_text(
         "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:begin', out: x}, n = 0]}]\n"
-        f"epoch: [{{task: e, steps: [{{call: 'library:step', {with_x}{form}}}]}}]\n"
+        f"epoch: [{{task: e, steps: [{{call: 'library:step', {with_x}{layout}}}]}}]\n"
         "stop: [{epochs: 3}]\ncheckpoint: {every: 1ep}\n"
     )
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
     assert done.returncode == 1
     assert "error[E246] job.yaml:" in done.stderr
-    assert said in " ".join(done.stderr.split())
+    assert output in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("value", ["np.arange(9.0)", "[np.arange(9.0)]"])
-@pytest.mark.parametrize("given", ["p: a, q: a", "p: a, q: 'a[0:]'", "p: 'a[0:]', q: a"])
+@pytest.mark.parametrize("inputs", ["p: a, q: a", "p: a, q: 'a[0:]'", "p: 'a[0:]', q: a"])
 @pytest.mark.parametrize("returned", ["p", "q"])
 def test_a_blob_that_is_given_twice_and_returned_is_refused_if_it_changes(
-    tmp_path, value, given, returned
+    tmp_path, value, inputs, returned
 ):
     (tmp_path / "library.py").write_text(
         f"import numpy as np\n\ndef source():\n    return {value}\n\n"
@@ -607,7 +605,7 @@ def test_a_blob_that_is_given_twice_and_returned_is_refused_if_it_changes(
     (tmp_path / "job.yaml").write_text(
         "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'library:source', out: a}]}]\n"
         "epoch:\n  - task: e\n    steps:\n"
-        f"      - {{call: 'library:same', with: {{{given}}}, out: b}}\n"
+        f"      - {{call: 'library:same', with: {{{inputs}}}, out: b}}\n"
         "      - {call: 'library:double', with: {p: b}, inout: [b]}\n"
         "stop: [{epochs: 1}]\n"
     )
@@ -706,12 +704,12 @@ def run_with_library(tmp_path, begin, steps, *more):
 def test_a_blob_that_differs_from_what_a_callable_has_kept_is_refused_when_it_is_read(
     tmp_path, case
 ):
-    begin, steps, said = _READ_LATER[case]
+    begin, steps, output = _READ_LATER[case]
     done = run_with_library(tmp_path, begin, steps)
 
     assert done.returncode == 1
     assert "error[E246] job.yaml:" in done.stderr
-    assert said in " ".join(done.stderr.split())
+    assert output in " ".join(done.stderr.split())
 
 
 def test_a_buffer_that_a_simulator_fills_again_may_be_used_until_then(tmp_path):

@@ -51,12 +51,12 @@ def process(tmp_path):
     (tmp_path / "held").touch()
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment(), stderr=subprocess.PIPE
-    ) as one:
+    ) as single:
         while not (tmp_path / "reached").exists():
-            assert one.poll() is None, one.stderr.read()
+            assert single.poll() is None, single.stderr.read()
             time.sleep(0.01)
-        yield one
-        one.kill()
+        yield single
+        single.kill()
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,8 @@ stop: [{epochs: 130}]
 
 @pytest.fixture(scope="module")
 def cluster():
-    with slurm() as found:
-        yield found
+    with slurm() as actual:
+        yield actual
 
 
 def _submitted(cluster, folder, *words):
@@ -44,16 +44,16 @@ def _submitted(cluster, folder, *words):
 
 
 def _runs(folder):
-    return [one for one in (folder / "runs" / "batch").iterdir() if not one.is_symlink()]
+    return [path for path in (folder / "runs" / "batch").iterdir() if not path.is_symlink()]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_job_whose_time_is_nearly_over_is_put_back_and_goes_on_to_the_end(cluster, tmp_path):
+def test_a_job_whose_time_is_nearly_over_is_put_back_and_continues_to_the_end(cluster, tmp_path):
     (tmp_path / "batch.yaml").write_text(SPEC)
     job = _submitted(cluster, tmp_path, "--slurm", "time=1", "--warn", "10s")
     facts = cluster.wait(job)
-    said = cluster.printed_by(facts)
+    output = cluster.printed_by(facts)
     ended = np.load(tmp_path / "w.npy")
 
     (tmp_path / "whole").mkdir()
@@ -61,10 +61,10 @@ def test_a_job_whose_time_is_nearly_over_is_put_back_and_goes_on_to_the_end(clus
     variables = environment(SLURM_RESTART_COUNT="1")
     whole = jobrun("run", "batch.yaml", cwd=tmp_path / "whole", env=variables, started=True)
 
-    assert facts["JobState"] == "COMPLETED", said
+    assert facts["JobState"] == "COMPLETED", output
     assert int(facts["Restarts"]) >= 1
-    assert "stopped early (signal SIGUSR1)" in said
-    assert "continuing from epoch" in said
+    assert "stopped early (signal SIGUSR1)" in output
+    assert "continuing from epoch" in output
     assert len(_runs(tmp_path)) == 1
     assert whole.returncode == 0, whole.stderr
     assert np.load(tmp_path / "n.npy") == 130
@@ -95,13 +95,13 @@ def test_each_element_of_an_array_is_put_back_and_ends_as_an_unbroken_run(cluste
     job = _submitted(cluster, tmp_path, "--slurm", "time=1", "--warn", "10s", "--array", "k=1..3")
     assert job.isdecimal()
     facts = [cluster.wait(f"{job}_{number}") for number in range(3)]
-    said = [cluster.printed_by(one) for one in facts]
+    messages = [cluster.printed_by(fact) for fact in facts]
 
-    assert [one["JobState"] for one in facts] == ["COMPLETED"] * 3, said
-    assert all(int(one["Restarts"]) >= 1 for one in facts), facts
-    assert all("continuing from epoch" in text for text in said), said
-    jobs = [one for one in (tmp_path / "runs").iterdir() if one.name.startswith("batch.k")]
-    assert sorted(len([*one.glob("2*")]) for one in jobs) == [1, 1, 1]
+    assert [fact["JobState"] for fact in facts] == ["COMPLETED"] * 3, messages
+    assert all(int(fact["Restarts"]) >= 1 for fact in facts), facts
+    assert all("continuing from epoch" in text for text in messages), messages
+    jobs = [path for path in (tmp_path / "runs").iterdir() if path.name.startswith("batch.k")]
+    assert sorted(len([*job.glob("2*")]) for job in jobs) == [1, 1, 1]
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "batch.yaml").write_text(spec)
     for number in (1, 2, 3):
@@ -110,7 +110,7 @@ def test_each_element_of_an_array_is_put_back_and_ends_as_an_unbroken_run(cluste
         whole = jobrun(*words, cwd=tmp_path / "whole", env=variables, started=True)
         assert whole.returncode == 0, whole.stderr
         ended, unbroken = (
-            np.load(one / f"w-{number}.npy") for one in (tmp_path, tmp_path / "whole")
+            np.load(value / f"w-{number}.npy") for value in (tmp_path, tmp_path / "whole")
         )
         assert ended.tobytes() == unbroken.tobytes()
     shown = jobrun("sweep", "batch.yaml", "--status", cwd=tmp_path)
@@ -118,7 +118,7 @@ def test_each_element_of_an_array_is_put_back_and_ends_as_an_unbroken_run(cluste
 
 
 @pytest.mark.long
-def test_what_slurm_refuses_is_told_in_its_words(cluster, tmp_path):
+def test_a_refusal_of_slurm_is_reported_verbatim(cluster, tmp_path):
     (tmp_path / "batch.yaml").write_text(SPEC)
     variables = {**environment(), **cluster.environment}
     words = ("submit", "batch.yaml", "--partition", "nowhere")

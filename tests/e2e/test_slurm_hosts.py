@@ -34,14 +34,14 @@ stop: [{epochs: EPOCHS}]
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory):
-    with hosts(("front", "node1", "node2", "node3"), tmp_path_factory.mktemp("hosts")) as made:
-        yield made
+    with hosts(("front", "node1", "node2", "node3"), tmp_path_factory.mktemp("hosts")) as created:
+        yield created
 
 
 @pytest.fixture(scope="module")
 def cluster(nodes):
-    with slurm(nodes["front"], [nodes[name] for name in ("node1", "node2", "node3")]) as found:
-        yield found
+    with slurm(nodes["front"], [nodes[name] for name in ("node1", "node2", "node3")]) as actual:
+        yield actual
 
 
 def _submitted(cluster, folder, epochs, *words, token=False):
@@ -123,10 +123,10 @@ def test_a_token_at_home_is_not_used_and_a_job_that_is_put_back_continues(cluste
     (tmp_path / "pause").write_text("0")
     facts = cluster.wait(job)
 
-    said = cluster.printed_by(facts)
-    assert facts["JobState"] == "COMPLETED", said
-    assert "stopped early (signal SIGUSR1)" in said
-    assert "continuing from epoch" in said
+    output = cluster.printed_by(facts)
+    assert facts["JobState"] == "COMPLETED", output
+    assert "stopped early (signal SIGUSR1)" in output
+    assert "continuing from epoch" in output
     assert mode == 0o600
     assert not token.exists()
     _same_as_alone(tmp_path, 12)

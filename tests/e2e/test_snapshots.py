@@ -42,9 +42,9 @@ def contents(directory: Path) -> dict[str, bytes]:
 @pytest.fixture
 def stopped(tmp_path) -> WalkJob:
     """A run that was stopped after two of its four epochs."""
-    place = WalkJob(tmp_path)
-    place.start(max_epochs=2)
-    return place
+    walk_job = WalkJob(tmp_path)
+    walk_job.start(max_epochs=2)
+    return walk_job
 
 
 def test_both_sides_of_hard_links_verify_inspect_and_show_their_metrics(stopped):
@@ -56,7 +56,7 @@ def test_both_sides_of_hard_links_verify_inspect_and_show_their_metrics(stopped)
             assert done.returncode == 0, done.stderr
 
 
-def test_what_one_side_of_hard_links_goes_on_with_is_not_seen_on_the_other(stopped):
+def test_a_copy_by_hard_links_does_not_see_later_changes(stopped):
     snap = snapshot(stopped.run_dir)
     before = contents(snap)
 
@@ -71,22 +71,22 @@ def test_what_one_side_of_hard_links_goes_on_with_is_not_seen_on_the_other(stopp
 
 
 def test_a_snapshot_in_the_middle_of_an_epoch_keeps_the_journal_and_the_metrics_it_has(tmp_path):
-    place = WalkJob(tmp_path)
-    kept = []
+    walk_job = WalkJob(tmp_path)
+    retained = []
 
     def copy(event: object) -> None:
-        place.events.append(event)
-        if type(event).__name__ == "CheckpointCommitted" and not kept:
-            snap = snapshot(place.run_dir)
-            kept.append((snap, contents(snap)))
+        walk_job.events.append(event)
+        if type(event).__name__ == "CheckpointCommitted" and not retained:
+            snap = snapshot(walk_job.run_dir)
+            retained.append((snap, contents(snap)))
 
-    loaded, job = place.load()
-    start_run(loaded, job, place.options(), copy)
-    [(snap, before)] = kept
+    loaded, job = walk_job.load()
+    start_run(loaded, job, walk_job.options(), copy)
+    [(snap, before)] = retained
 
     assert contents(snap) == before
-    place.run_dir = snap
-    assert place.resume().exit_code == 0
+    walk_job.run_dir = snap
+    assert walk_job.resume().exit_code == 0
 
 
 def test_a_snapshot_of_a_run_that_lives_does_not_live_and_can_be_resumed(stopped):

@@ -40,8 +40,8 @@ def test_a_shipped_spec_names_the_schema_and_says_what_it_shows(name):
 @pytest.mark.parametrize("name", ALL)
 def test_a_shipped_spec_is_valid_and_without_warnings_and_exact_where_it_says_so(name, capsys):
     assert invoke(["validate", str(SPECS / name), "--strict", "--format", "json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["specs"]
-    assert (found["ok"], found["exact"], found["faults"]) == (True, name not in NOT_EXACT, [])
+    (actual,) = json.loads(capsys.readouterr().out)["specs"]
+    assert (actual["ok"], actual["exact"], actual["faults"]) == (True, name not in NOT_EXACT, [])
 
 
 @pytest.mark.long
@@ -51,8 +51,8 @@ def test_a_shipped_spec_runs_to_its_end_from_any_folder_and_gives_its_picture(na
     assert done.returncode == 0, done.stderr
     stem = name.removesuffix(".yaml")
     (record,) = (tmp_path / "runs").glob(f"{stem}/2*/run.json")
-    found = json.loads(record.read_text())
-    assert (found["status"], found["exit_code"]) == ("finished", 0)
+    actual = json.loads(record.read_text())
+    assert (actual["status"], actual["exit_code"]) == ("finished", 0)
     assert sorted((record.parent / "artifacts").iterdir())
     picture = drawn(stem, record.parent)
     if name not in NOT_EXACT:

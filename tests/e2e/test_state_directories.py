@@ -29,9 +29,9 @@ checkpoint: {every: 1ep}
 """
 
 
-def _spec(path: Path, size: int = 1000, directory: str = "own", what: str = "zero") -> Path:
+def _spec(path: Path, size: int = 1000, directory: str = "own", case: str = "zero") -> Path:
     text = SPEC.replace("SIZE", str(size)).replace("DIRECTORY", directory)
-    (path / "keeps.yaml").write_text(text.replace("/dev/urandom", f"/dev/{what}"))
+    (path / "keeps.yaml").write_text(text.replace("/dev/urandom", f"/dev/{case}"))
     return path
 
 
@@ -41,19 +41,19 @@ def test_a_resumed_run_finds_all_as_it_was(session, tmp_path):
     words = ("--session", session)
     assert jobrun("run", "keeps.yaml", "--max-epochs", "2", *words, cwd=tmp_path).returncode == 75
     run = only_run(tmp_path / "runs")
-    own = run / "state_dirs" / "local" / "own"
-    before = {path.name: path.lstat().st_mtime_ns for path in own.iterdir()}
-    bash(f"chmod -R u+rwx '{own}'; rm -r '{own}'", tmp_path)
+    separate = run / "state_dirs" / "local" / "own"
+    before = {path.name: path.lstat().st_mtime_ns for path in separate.iterdir()}
+    bash(f"chmod -R u+rwx '{separate}'; rm -r '{separate}'", tmp_path)
     done = jobrun("resume", "--max-epochs", "1", *words, cwd=tmp_path)
     assert done.returncode == 75, done.stderr
 
-    after = {path.name: path.lstat().st_mtime_ns for path in own.iterdir()}
+    after = {path.name: path.lstat().st_mtime_ns for path in separate.iterdir()}
     assert {name: after[name] for name in ("big", "empty")} == {
         name: before[name] for name in ("big", "empty")
     }
-    assert (own / "log").read_text() == "1\n2\n3\n"
-    assert (own / "other").samefile(own / "log")
-    assert (own / "sparse").stat().st_blocks == 0
+    assert (separate / "log").read_text() == "1\n2\n3\n"
+    assert (separate / "other").samefile(separate / "log")
+    assert (separate / "sparse").stat().st_blocks == 0
 
 
 def test_how_much_it_is_is_shown_by_plan_and_at_the_first_save(tmp_path):
@@ -105,7 +105,7 @@ def test_when_files_were_written_is_no_difference(tmp_path):
 
 @pytest.mark.long
 def test_a_run_needs_no_memory_for_it(tmp_path):
-    _spec(tmp_path, 500 << 20, what="urandom")
+    _spec(tmp_path, 500 << 20, case="urandom")
     for words in (("run", "keeps.yaml", "--max-epochs", "2"), ("resume",)):
         done = jobrun(*words, cwd=tmp_path, started=True)
         assert done.returncode in (0, 75), done.stderr

@@ -98,7 +98,7 @@ def unbroken(tmp_path_factory):
 def _content(folder: Path) -> dict[int, object]:
     run = only_run(folder / "runs")
     return {
-        number: {name: one for name, one in blobs(path).items() if not name.endswith("big")}
+        number: {name: blob for name, blob in blobs(path).items() if not name.endswith("big")}
         for number, path in epochs(run).items()
     }
 
@@ -132,10 +132,10 @@ def _send(process: subprocess.Popen[str], child: int, number: int, target: str) 
 def _check(folder: Path, name: str, target: str, moment: str, unbroken: dict[int, object]) -> None:
     process, child = _started(folder, moment)
     _send(process, child, NUMBERS[name], target)
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
 
-    assert process.returncode == (130 if name == "SIGINT" else 75), said
-    assert name in said or (name == "SIGINT" and "interrupted" in said), said
+    assert process.returncode == (130 if name == "SIGINT" else 75), output
+    assert name in output or (name == "SIGINT" and "interrupted" in output), output
     for path in folder.glob("armed-*"):
         path.unlink()
     done = jobrun("run", "ends.yaml", "--resume", "auto", cwd=folder)
@@ -160,12 +160,12 @@ def test_a_signal_at_each_moment_saves_and_ends_with_75(moment, name, target, tm
 @pytest.mark.parametrize("session", thinned(["threads", "processes"], 1))
 def test_a_soft_limit_of_processor_time_saves_and_ends_with_75(session, tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "processor")
-    code, _, said = bash(
+    code, _, output = bash(
         f"ulimit -St 5; jobrun run ends.yaml --grace 60s --session {session} --max-failures 1",
         folder,
     )
-    assert code == 75, said
-    assert "SIGXCPU" in said
+    assert code == 75, output
+    assert "SIGXCPU" in output
     (folder / "armed-processor").unlink()
     assert jobrun("resume", cwd=folder).returncode == 0
     assert _content(folder) == unbroken
@@ -175,11 +175,11 @@ def test_an_alarm_that_a_launcher_has_set_saves_and_ends_with_75(tmp_path):
     folder = _folder(tmp_path / "x", "sleep")
     text = MODULE.replace("time.sleep(1)", "time.sleep(20)")
     (folder / "ends.py").write_text(text)
-    code, _, said = bash(
+    code, _, output = bash(
         f"perl -e 'alarm 6; exec @ARGV' {' '.join(JOBRUN)} run ends.yaml --grace 1s", folder
     )
-    assert code == 75, said
-    assert "SIGALRM" in said
+    assert code == 75, output
+    assert "SIGALRM" in output
 
 
 def test_a_signal_that_code_of_the_job_handles_stops_nothing(tmp_path, unbroken):
@@ -207,18 +207,18 @@ def step""",
     assert _content(folder) == unbroken
 
 
-@pytest.mark.parametrize("how", ["option", "variable"])
-def test_a_signal_that_the_site_names_saves_and_ends_with_75(how, tmp_path):
+@pytest.mark.parametrize("manner", ["option", "variable"])
+def test_a_signal_that_the_site_names_saves_and_ends_with_75(manner, tmp_path):
     folder = _folder(tmp_path / "x", "sleep")
-    if how == "option":
+    if manner == "option":
         process, child = _started(folder, "sleep", "--stop-signal", "QUIT")
     else:
         process, child = _started(folder, "sleep", JOBRUN_STOP_SIGNAL="URG,QUIT")
     _send(process, child, signal.SIGQUIT, "group")
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 75, said
-    assert "SIGQUIT" in said
-    assert "epoch 3 is saved" in said
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 75, output
+    assert "SIGQUIT" in output
+    assert "epoch 3 is saved" in output
 
 
 def test_a_stop_signal_that_is_none_is_refused_before_anything_runs(tmp_path):
@@ -235,6 +235,6 @@ def test_a_paused_run_continues(tmp_path, unbroken):
     _send(process, child, signal.SIGSTOP, "group")
     wait_until(lambda: Path(f"/proc/{child}/stat").read_text().split()[2] == "T", "a pause")
     _send(process, child, signal.SIGCONT, "group")
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 0, output
     assert _content(folder) == unbroken

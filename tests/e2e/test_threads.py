@@ -153,13 +153,13 @@ def test_blas_has_the_threads_of_the_job_and_the_manifest_says_so(tmp_path, more
         )
 
 
-def test_another_number_at_a_resume_is_told_and_refused_where_numbers_must_be_the_same(tmp_path):
+def test_another_thread_count_at_a_resume_is_reported_and_refused_if_exact(tmp_path):
     _blas(tmp_path)
     assert jobrun("run", "blas.yaml", "--max-epochs", "1", cwd=tmp_path).returncode == 75
 
     refused = jobrun("resume", "--set", "blas_threads=1", "--strict", cwd=tmp_path)
-    told = jobrun("resume", "--set", "blas_threads=1", cwd=tmp_path)
+    reported = jobrun("resume", "--set", "blas_threads=1", cwd=tmp_path)
 
-    assert (refused.returncode, told.returncode) == (5, 0), told.stderr
+    assert (refused.returncode, reported.returncode) == (5, 0), reported.stderr
     assert "blas_threads" in refused.stderr
-    assert "numerics" in told.stderr
+    assert "numerics" in reported.stderr

@@ -62,14 +62,14 @@ def copies(folder: Path, name: str = "up") -> Path:
 
 def check_copies(folder: Path, *expected: int) -> None:
     """Those epochs, byte for byte, and nothing else."""
-    place = copies(folder)
+    target = copies(folder)
     originals = epochs(only_run(folder / "runs"))
-    assert sorted(path.name for path in place.iterdir()) == [f"epoch-{n:06d}" for n in expected]
+    assert sorted(path.name for path in target.iterdir()) == [f"epoch-{n:06d}" for n in expected]
     for number in expected:
-        copied = place / f"epoch-{number:06d}"
-        assert DirectoryStore(str(place)).verify(number) is None
-        found = {path.name: path.read_bytes() for path in copied.iterdir()}
-        assert found == {path.name: path.read_bytes() for path in originals[number].iterdir()}
+        copied = target / f"epoch-{number:06d}"
+        assert DirectoryStore(str(target)).verify(number) is None
+        actual = {path.name: path.read_bytes() for path in copied.iterdir()}
+        assert actual == {path.name: path.read_bytes() for path in originals[number].iterdir()}
 
 
 def happened(folder: Path) -> list[tuple[str, int]]:
@@ -135,7 +135,7 @@ def test_killed_between_a_save_and_its_upload_the_resume_uploads_it_first(tmp_pa
     check_copies(tmp_path, 0, 1, 2, 3)
 
 
-def test_killed_after_the_upload_the_run_goes_on_to_exit_with_no_epoch(tmp_path):
+def test_killed_after_the_upload_the_run_continues_to_exit_with_no_epoch(tmp_path):
     policy = "{upload: {to: up}}"
     assert run(tmp_path, policy, crash="runner.download-ended").returncode == -signal.SIGKILL
     before = len(happened(tmp_path))
@@ -148,12 +148,12 @@ def test_killed_after_the_upload_the_run_goes_on_to_exit_with_no_epoch(tmp_path)
 
 def occupied(tmp_path: Path) -> Path:
     """A file is where the directory of the copies should be."""
-    place = tmp_path / "up"
-    place.write_text("in the way")
-    return place
+    path = tmp_path / "up"
+    path.write_text("in the way")
+    return path
 
 
-def test_a_failing_upload_is_a_warning_that_is_told_again_at_the_end(tmp_path):
+def test_a_failing_upload_is_a_warning_that_is_repeated_at_the_end(tmp_path):
     occupied(tmp_path)
 
     done = run(tmp_path, "{upload: {to: up}}")
@@ -165,7 +165,7 @@ def test_a_failing_upload_is_a_warning_that_is_told_again_at_the_end(tmp_path):
 
 
 def test_a_required_upload_that_fails_ends_with_7_and_a_resume_finishes_it(tmp_path):
-    place = occupied(tmp_path)
+    blocking = occupied(tmp_path)
     policy = "{upload: {to: up, required: true}}"
 
     done = run(tmp_path, policy)
@@ -173,7 +173,7 @@ def test_a_required_upload_that_fails_ends_with_7_and_a_resume_finishes_it(tmp_p
     assert done.returncode == 7
     assert "E321" in done.stderr
     assert happened(tmp_path)[-1] == ("upload", 3)
-    place.unlink()
+    blocking.unlink()
     assert run(tmp_path, policy).returncode == 0
     check_copies(tmp_path, 3)
 

@@ -65,14 +65,14 @@ def as_json(capsys, *words):
 def test_times_add_up_and_are_the_same_in_all_commands(folder, capsys):
     (folder / "use.yaml").write_text(JOB)
 
-    said = as_json(capsys, "run", "use.yaml")
+    output = as_json(capsys, "run", "use.yaml")
 
-    times = said["times_s"]
+    times = output["times_s"]
     assert sum(times[row] for row in times if row != "total") == pytest.approx(times["total"])
     assert times["startup"] > 0
     assert times["computing"] > 0
     assert times["saves"] > 0
-    assert said["processes"][0]["peak_bytes"] > 1 << 20
+    assert output["processes"][0]["peak_bytes"] > 1 << 20
     for command in (["status"], ["report", "latest"]):
         other = as_json(capsys, *command)
         assert (other.get("runs") or [other])[0]["times_s"] == times
@@ -82,13 +82,13 @@ def test_people_are_shown_where_the_time_went(folder, capsys):
     (folder / "use.yaml").write_text(JOB)
 
     assert invoke(["run", "use.yaml", "--profile"]) == 0
-    said = capsys.readouterr().err
-    assert said.count("start-up") == 2
-    assert "memory" in said
+    output = capsys.readouterr().err
+    assert output.count("start-up") == 2
+    assert "memory" in output
     assert invoke(["status"]) == 0
-    said = capsys.readouterr().out
-    assert "start-up" in said
-    assert "processor" in said
+    output = capsys.readouterr().out
+    assert "start-up" in output
+    assert "processor" in output
 
 
 def test_resources_are_a_table_by_epoch(folder, capsys):
@@ -139,9 +139,9 @@ def test_a_node_that_waits_for_another_is_accounted_for_in_each_session(folder, 
 
     ended = jobrun("run", "nodes.yaml", "-q", "--json", "--session", session, cwd=folder)
 
-    said = json.loads(ended.stdout)
+    output = json.loads(ended.stdout)
     # Of 1.6 s in which one node works, the other one waits nearly all.
-    assert said["times_s"]["nodes"] > 0.4
-    assert said["times_s"]["computing"] > 0.4
-    nodes = [one["node"] for one in said["processes"]]
+    assert output["times_s"]["nodes"] > 0.4
+    assert output["times_s"]["computing"] > 0.4
+    nodes = [entry["node"] for entry in output["processes"]]
     assert nodes == ([""] if session == "threads" else ["", "a", "b"])

@@ -146,9 +146,9 @@ def plain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delitem(sys.modules, "values_library", raising=False)
     runpy.run_path(str(folder / "plain.py"))
     monkeypatch.delitem(sys.modules, "values_library", raising=False)
-    told = folder / "told.txt"
-    text = told.read_text()
-    told.unlink()
+    reported = folder / "told.txt"
+    text = reported.read_text()
+    reported.unlink()
     return text
 
 
@@ -156,12 +156,12 @@ def job(
     folder: Path, *steps: str, library: str = "", code: int = 1, epochs: int = 2, more: str = ""
 ) -> str:
     """What a job says whose one task of each epoch has these steps, and ``init`` the first."""
-    first, *rest = steps
+    first, *remaining = steps
     (folder / "small_library.py").write_text(f"import numpy as np\n{library}\n")
     (folder / "small.yaml").write_text(
         "jobrun: 1\nname: small\n"
         f"init: [{{task: start{more}, steps: [{first}]}}]\n"
-        f"epoch: [{{task: train, steps: [{', '.join(rest)}]}}]\n"
+        f"epoch: [{{task: train, steps: [{', '.join(remaining)}]}}]\n"
         f"stop: [{{epochs: {epochs}}}]\n"
     )
     done = jobrun("run", "small.yaml", "--resume", "never", cwd=folder)
@@ -234,7 +234,7 @@ def test_list_a_callable_returns_stays_a_list(folder, history):
 
 
 @pytest.mark.parametrize(
-    ("begin", "change", "place"),
+    ("begin", "change", "location"),
     thinned(
         [
             ("{'a': 1}", "b['a'] = 2", "'b/a'"),
@@ -250,22 +250,22 @@ def test_list_a_callable_returns_stays_a_list(folder, history):
         2,
     ),
 )
-def test_change_of_a_container_that_is_not_in_inout_is_refused(folder, begin, change, place):
+def test_change_of_a_container_that_is_not_in_inout_is_refused(folder, begin, change, location):
     library = (
         "from dataclasses import dataclass\n@dataclass\nclass Config:\n    rate: int\n"
         f"def begin():\n    return {begin}\ndef change(b):\n    {change}\n"
     )
 
-    said = job(
+    output = job(
         folder,
         '{call: "small_library:begin", out: b}',
         '{call: "small_library:change", with: {b: b}}',
         library=library,
     )
 
-    assert "E246" in said
-    assert place in said
-    assert "add inout: [b]" in said
+    assert "E246" in output
+    assert location in output
+    assert "add inout: [b]" in output
 
 
 @pytest.mark.parametrize(
@@ -284,15 +284,15 @@ def test_a_write_to_an_array_says_add_inout(folder, begin):
         f"def change(b, other):\n    b{part}[0] = other[0]\n"
     )
 
-    said = job(
+    output = job(
         folder,
         '{call: "small_library:begin", out: [b, c]}',
         '{call: "small_library:change", with: {b: b, other: c}}',
         library=library,
     )
 
-    assert "E206" in said
-    assert "add inout: [b]" in said
+    assert "E206" in output
+    assert "add inout: [b]" in output
 
 
 @pytest.mark.parametrize(
@@ -353,12 +353,12 @@ def begin():
     import warnings  # noqa: PLC0415 - what the job says, not this process
 
     with warnings.catch_warnings():
-        said = job(
+        output = job(
             folder, '{call: "small_library:begin", out: b}', '"c = 1"', library=library + value
         )
 
-    assert "E202" in said
-    assert all(word in said for word in words), said
+    assert "E202" in output
+    assert all(word in output for word in words), output
 
 
 @pytest.mark.parametrize(
@@ -367,24 +367,24 @@ def begin():
              "y = [1] + [2]", "y = x == [1, 2]", "y = array([1]) + x"], 3),
 )  # fmt: skip
 def test_arithmetic_on_a_list_is_refused_before_the_run(folder, step):
-    said = job(folder, '"x = [1, 2]"', f'"{step}"', code=3)
+    output = job(folder, '"x = [1, 2]"', f'"{step}"', code=3)
 
-    assert "E291" in said
-    assert "is not supported for a list" in said
-    assert "array(" in said
-    assert "small.yaml:4" in said
+    assert "E291" in output
+    assert "is not supported for a list" in output
+    assert "array(" in output
+    assert "small.yaml:4" in output
 
 
 @pytest.mark.parametrize("step", ["x += x", "y = x + x", "y = x * 2"])
 def test_arithmetic_on_a_list_known_only_at_run_time_is_refused(folder, step):
-    said = job(
+    output = job(
         folder,
         '{call: "small_library:begin", out: x}',
         f'"{step}"',
         library="def begin():\n    return [1, 2]\n",
     )
 
-    assert "E248" in said
+    assert "E248" in output
 
 
 def test_lists_in_expressions_are_pythons(folder):
@@ -460,22 +460,22 @@ class Box:
 )
 def test_change_of_an_object_that_is_not_in_inout_is_refused(folder, make, use):
     library = f"{OBJECTS}\ndef make():\n    return {make}\ndef use(r):\n    {use}\n    return 1\n"
-    made = '{call: "small_library:make", out: r}'
+    created = '{call: "small_library:make", out: r}'
 
-    said = job(
+    output = job(
         folder,
-        made,
+        created,
         '{call: "small_library:use", with: {r: r}, out: x}',
         library=library,
         more=", rebuild: true",
     )
 
-    assert "E247" in said
-    assert "argument 'r', object of class" in said
-    assert "add inout: [r]" in said
+    assert "E247" in output
+    assert "argument 'r', object of class" in output
+    assert "add inout: [r]" in output
     job(
         folder,
-        made,
+        created,
         '{call: "small_library:use", inout: [r], out: x}',
         library=library,
         more=", rebuild: true",
@@ -510,7 +510,7 @@ def test_object_changed_by_way_of_another_is_refused_at_the_next_save(folder):
         "def use():\n    kept[0].w += 1\n"
     )
 
-    said = job(
+    output = job(
         folder,
         '{call: "small_library:make", out: r}',
         '{call: "small_library:use"}',
@@ -518,8 +518,8 @@ def test_object_changed_by_way_of_another_is_refused_at_the_next_save(folder):
         more=", rebuild: true",
     )
 
-    assert "E247" in said
-    assert "the object 'r' of class small_library.Box has changed" in said
+    assert "E247" in output
+    assert "the object 'r' of class small_library.Box has changed" in output
     # Also at the first save after a resume: else each start would bring it one epoch on.
     again = jobrun("resume", cwd=folder)
     assert (again.returncode, "E247" in again.stderr) == (1, True), again.stderr
@@ -590,8 +590,8 @@ def test_an_output_of_init_keeps_its_type_over_a_resume(folder):
 
 
 def test_a_list_is_no_data_file(folder):
-    said = job(folder, '"x = [1, 2]"', "{save: {x: out.npy}}", code=3)
+    output = job(folder, '"x = [1, 2]"', "{save: {x: out.npy}}", code=3)
 
-    assert "E286" in said
-    assert "it is a list" in said
-    assert "array(x)" in said
+    assert "E286" in output
+    assert "it is a list" in output
+    assert "array(x)" in output

@@ -40,8 +40,8 @@ def test_hogwild_is_the_one_reason_why_it_is_not_exact(tmp_path):
     shared = json.loads(jobrun("validate", SPEC, "--format", "json").stdout)["specs"]
     alone = jobrun("validate", _alone(tmp_path / "a"), "--format", "json").stdout
 
-    assert [one["exact"] for one in shared] == [False]
-    assert [one["exact"] for one in json.loads(alone)["specs"]] == [True]
+    assert [entry["exact"] for entry in shared] == [False]
+    assert [load["exact"] for load in json.loads(alone)["specs"]] == [True]
 
 
 @pytest.mark.long

@@ -82,7 +82,7 @@ def test_numbers_beyond_int64_are_floats(tmp_path):
     assert read_table(table(tmp_path, "a\n99999999999999999999\n"), "a").tolist() == [1e20]
 
 
-def test_text_in_a_matrix_is_told_with_line_and_column(tmp_path):
+def test_text_in_a_matrix_is_reported_with_line_and_column(tmp_path):
     message = message_of(table(tmp_path, "a,b\n1,2\n3,x\n"))
 
     assert "line 3" in message
@@ -90,12 +90,12 @@ def test_text_in_a_matrix_is_told_with_line_and_column(tmp_path):
     assert "'x'" in message
 
 
-def test_a_line_of_another_length_is_told(tmp_path):
+def test_a_line_of_another_length_is_reported(tmp_path):
     assert "line 3 has 1 fields, expected 2" in message_of(table(tmp_path, "a,b\n1,2\n3\n"))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe\x00", b"a,b\n1,\xff\n", b'a\n"open\n'])
-def test_what_is_no_table_is_told(tmp_path, data):
+def test_what_is_no_table_is_reported(tmp_path, data):
     (tmp_path / "x.csv").write_bytes(data)
 
     assert "x.csv" in message_of(str(tmp_path / "x.csv"))
@@ -192,12 +192,12 @@ def test_quotes_line_breaks_and_empty_lines_are_read_as_a_table_has_them(tmp_pat
         ('a,b\n1,"2\n', "does not end"),
     ],
 )
-def test_ragged_tables_are_told_with_their_line(tmp_path, text, message):
+def test_ragged_tables_are_reported_with_their_line(tmp_path, text, message):
     with pytest.raises(JobrunError, match=message):
         _rows(tmp_path, text, "a")
 
 
-def test_text_in_a_matrix_is_told(tmp_path):
+def test_text_in_a_matrix_is_reported(tmp_path):
     with pytest.raises(JobrunError, match="::b: it is text"):
         _rows(tmp_path, "a,b\n1,x\n", "a,b")
 
@@ -213,7 +213,7 @@ def test_an_index_that_grows_too_large_is_thinned_out(tmp_path, monkeypatch):
     rows.close()
 
 
-def test_a_table_that_changes_while_it_is_open_is_told(tmp_path):
+def test_a_table_that_changes_while_it_is_open_is_reported(tmp_path):
     rows = _rows(tmp_path, "a\n1\n2\n3\n", "a")
     (tmp_path / "a.csv").write_text("a\n")
 

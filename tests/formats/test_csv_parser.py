@@ -39,11 +39,11 @@ def outcome(act):
     return [(value.dtype.str, value.shape, value.tobytes()) for value in values]
 
 
-def write(folder, delimiter, end, ends, rows):
+def write(folder, delimiter, end, ends_with_newline, rows):
     path = folder / ("x.csv" if delimiter == "," else "x.tsv")
     names = delimiter.join(f"name{number}" for number in range(len(rows[0])))
     lines = [names, *(delimiter.join(row) for row in rows)]
-    path.write_bytes((end.join(lines) + (end if ends else "")).encode())
+    path.write_bytes((end.join(lines) + (end if ends_with_newline else "")).encode())
     return str(path), [f"name{number}" for number in range(len(rows[0]))]
 
 
@@ -71,11 +71,11 @@ def test_an_unusual_field_is_understood_as_python_does(tmp_path, monkeypatch, he
     read = csv_parser._has_arrow
     for field in UNUSUAL:
         path.write_text(f"{head}{field},{other}\n".replace("name", "n,m") + f"{other},{field}\n")
-        found = []
+        collected = []
         for has_arrow in (lambda: False, read):
             monkeypatch.setattr(csv_parser, "_has_arrow", has_arrow)
-            found.append(outcome(lambda: [read_table(str(path), name) for name in ("n", "m")]))
-        assert found[0] == found[1], field
+            collected.append(outcome(lambda: [read_table(str(path), name) for name in ("n", "m")]))
+        assert collected[0] == collected[1], field
 
 
 @settings(max_examples=30)

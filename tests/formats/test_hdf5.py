@@ -21,7 +21,7 @@ PLAIN = arrays.arrays(
 NAMES = st.from_regex(r"[a-z]{1,4}", fullmatch=True)
 
 
-def made(folder, make):
+def create_file(folder, make):
     with h5py.File(folder / "x.h5", "w") as file:
         make(file)
     return str(folder / "x.h5")
@@ -57,7 +57,7 @@ def test_text_comes_back(tmp_path):
 
 
 def test_text_that_others_wrote_is_read(tmp_path):
-    path = made(
+    path = create_file(
         tmp_path, lambda file: file.update({"s": "word"}) or file.update({"v": ["a", "bc"]})
     )
 
@@ -67,7 +67,7 @@ def test_text_that_others_wrote_is_read(tmp_path):
 
 def test_groups_chunks_and_filters_are_read(tmp_path):
     data = np.arange(1000.0).reshape(10, 100)
-    path = made(
+    path = create_file(
         tmp_path,
         lambda file: file.create_dataset(
             "a/b/c", data=data, chunks=(5, 50), compression="gzip", shuffle=True
@@ -86,12 +86,12 @@ def test_members_are_listed_and_circles_of_groups_end(tmp_path):
         file["y"] = 2
         file["soft"] = h5py.SoftLink("/y")
 
-    assert members(made(tmp_path, make)) == ("/y", "/a/x")
+    assert members(create_file(tmp_path, make)) == ("/y", "/a/x")
 
 
 @pytest.mark.parametrize("member", ["b", "a/b", "x/y", "a", "/"])
-def test_a_missing_member_is_told(tmp_path, member):
-    path = made(tmp_path, lambda file: file.update({"a/x": 1}) or file.update({"x": 1}))
+def test_a_missing_member_is_reported(tmp_path, member):
+    path = create_file(tmp_path, lambda file: file.update({"a/x": 1}) or file.update({"x": 1}))
 
     assert code_of(path, member) == "E281"
 
@@ -136,15 +136,15 @@ def sequences(file):
     "make", [soft, external, external_storage, virtual, endless, references, sequences]
 )
 def test_what_leads_elsewhere_is_refused(tmp_path, make):
-    assert code_of(made(tmp_path, make), "m") == "E287"
+    assert code_of(create_file(tmp_path, make), "m") == "E287"
 
 
 def test_a_link_on_the_way_is_refused(tmp_path):
-    assert code_of(made(tmp_path, soft_group), "m/n") == "E287"
+    assert code_of(create_file(tmp_path, soft_group), "m/n") == "E287"
 
 
 @pytest.mark.parametrize("length", [0, 8, 500, 1500])
-def test_a_damaged_file_is_told(tmp_path, length):
+def test_a_damaged_file_is_reported(tmp_path, length):
     path = tmp_path / "x.h5"
     path.write_bytes(bytes(render_hdf5({"a": np.arange(1000)}, "x.h5"))[:length])
 
@@ -189,7 +189,7 @@ def test_a_dataset_of_another_byte_order_keeps_it(tmp_path):
     assert rows.take(1, 3)[0].tolist() == [1.0, 2.0]
 
 
-def test_datasets_of_different_lengths_and_single_values_are_told(tmp_path):
+def test_datasets_of_different_lengths_and_single_values_are_reported(tmp_path):
     path = _file(tmp_path, x=(np.arange(4), {"chunks": (2,)}), y=(np.arange(5), {}), s=(1.0, {}))
 
     for wanted in (("x", "y"), ("x", "s"), ("s",)):
@@ -198,7 +198,7 @@ def test_datasets_of_different_lengths_and_single_values_are_told(tmp_path):
         assert caught.value.faults[0].code == "E288"
 
 
-def test_items_without_a_fixed_length_are_told(tmp_path):
+def test_items_without_a_fixed_length_are_reported(tmp_path):
     path = _file(tmp_path, t=(["a", "bc"], {"dtype": h5py.string_dtype()}))
 
     with pytest.raises(JobrunError, match="no fixed length"):

@@ -101,7 +101,7 @@ def test_the_only_member_need_not_be_named(tmp_path):
     assert describe(str(tmp_path / "x.npz")) == MemberInfo("<f8", (3,))
 
 
-def test_a_missing_file_is_told_with_the_nearest(tmp_path):
+def test_a_missing_file_is_reported_with_the_nearest(tmp_path):
     np.save(tmp_path / "digits.npy", 1)
 
     fault = fault_of(describe, str(tmp_path / "digit.npy"))
@@ -111,7 +111,7 @@ def test_a_missing_file_is_told_with_the_nearest(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.npz", "x.csv", "x.h5"])
-def test_a_missing_member_is_told_with_the_nearest(tmp_path, name):
+def test_a_missing_member_is_reported_with_the_nearest(tmp_path, name):
     np.savez(tmp_path / "x.npz", target=1, data=2)
     (tmp_path / "x.csv").write_text("target,data\n1,2\n")
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -143,7 +143,7 @@ def test_an_npy_file_has_no_members(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.h5"])
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\0\xff\xff{", b"PK\x03\x04"])
-def test_what_is_not_what_its_name_says_is_told(tmp_path, name, content):
+def test_what_is_not_what_its_name_says_is_reported(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content if name != "x.csv" else b"\xff\xfe" + content)
 
@@ -160,7 +160,7 @@ def test_what_is_not_what_its_name_says_is_told(tmp_path, name, content):
         b"{'descr': 3, 'fortran_order': False, 'shape': ()}",
     ],
 )  # fmt: skip
-def test_a_damaged_npy_header_is_told(tmp_path, header):
+def test_a_damaged_npy_header_is_reported(tmp_path, header):
     data = b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header
     (tmp_path / "x.npy").write_bytes(data)
 
@@ -176,7 +176,7 @@ def test_python_objects_are_refused(tmp_path, array):
     assert fault_of(describe, str(tmp_path / "x.npz"), "a").code == "E284"
 
 
-def test_a_damaged_member_of_a_zip_file_is_told(tmp_path):
+def test_a_damaged_member_of_a_zip_file_is_reported(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("a.npy", b"not npy")
         archive.writestr("readme.txt", b"text")
@@ -186,7 +186,7 @@ def test_a_damaged_member_of_a_zip_file_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.pkl", "x"])
-def test_an_unknown_ending_is_told(tmp_path, name):
+def test_an_unknown_ending_is_reported(tmp_path, name):
     (tmp_path / name).write_text("")
 
     assert fault_of(describe, str(tmp_path / name)).code == "E283"

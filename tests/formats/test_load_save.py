@@ -105,13 +105,13 @@ def test_a_value_that_does_not_fit_leaves_the_old_file(tmp_path, name):
         ("x.h5", {"": ARRAY}),
     ],
 )
-def test_members_that_a_format_does_not_have_are_told(tmp_path, name, values):
+def test_members_that_a_format_does_not_have_are_reported(tmp_path, name, values):
     with pytest.raises(TaskFailedError, match=name):
         write_members(str(tmp_path / name), values)
 
 
 @pytest.mark.parametrize("name", ["x.pkl", "x", "x.npz.bak"])
-def test_an_unknown_ending_is_told(tmp_path, name):
+def test_an_unknown_ending_is_reported(tmp_path, name):
     (tmp_path / name).write_text("")
 
     with pytest.raises(EnvironmentFaultError, match="format"):
@@ -120,7 +120,7 @@ def test_an_unknown_ending_is_told(tmp_path, name):
         write_member(str(tmp_path / name), "", ARRAY)
 
 
-def test_a_missing_file_and_a_wrong_member_are_told(tmp_path):
+def test_a_missing_file_and_a_wrong_member_are_reported(tmp_path):
     with pytest.raises(EnvironmentFaultError, match="no file"):
         read_member(str(tmp_path / "x.npy"))
 
@@ -129,7 +129,7 @@ def test_a_missing_file_and_a_wrong_member_are_told(tmp_path):
         read_member(str(tmp_path / "x.npy"), "a")
 
 
-def test_a_disk_that_refuses_is_told(tmp_path, monkeypatch):
+def test_a_disk_that_refuses_is_reported(tmp_path, monkeypatch):
     path = str(tmp_path / "x.npy")
     write_member(path, "", ARRAY)
 
@@ -145,7 +145,7 @@ def test_a_disk_that_refuses_is_told(tmp_path, monkeypatch):
     assert [item.name for item in tmp_path.iterdir()] == ["x.npy"]
 
 
-def test_a_folder_where_a_file_should_be_is_told(tmp_path):
+def test_a_folder_where_a_file_should_be_is_reported(tmp_path):
     (tmp_path / "x.npy").mkdir()
 
     with pytest.raises(EnvironmentFaultError):

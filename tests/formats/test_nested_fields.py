@@ -19,7 +19,7 @@ FORM = (repr(PEOPLE.descr), (6,))
 
 
 @pytest.mark.parametrize(
-    ("fields", "form"),
+    ("fields", "expected"),
     [
         (("id",), ("<i8", (6,))),
         (("v",), ("<f8", (6, 3))),
@@ -30,13 +30,13 @@ FORM = (repr(PEOPLE.descr), (6,))
         (("",), None),
     ],
 )
-def test_a_field_has_a_dtype_and_the_axes_of_all_around_it(fields, form):
-    assert field_dtype(FORM, fields) == form
+def test_a_field_has_a_dtype_and_the_axes_of_all_around_it(fields, expected):
+    assert field_dtype(FORM, fields) == expected
 
 
 def test_a_field_of_records_is_a_form_of_records():
-    form, shape = field_dtype(FORM, ("pos",))
-    assert (field_dtype((form, shape), ("y",)), shape) == (("<f4", (6, 2)), (6,))
+    dtype, shape = field_dtype(FORM, ("pos",))
+    assert (field_dtype((dtype, shape), ("y",)), shape) == (("<f4", (6, 2)), (6,))
 
 
 def test_a_title_is_not_the_name():

@@ -65,7 +65,7 @@ def test_compressed_files_are_read(tmp_path):
     assert read_npz(str(tmp_path / "x.npz"), "").shape == (10_000,)
 
 
-def test_every_truncation_is_told(tmp_path):
+def test_every_truncation_is_reported(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.arange(20))
     data = path.read_bytes()
@@ -75,7 +75,7 @@ def test_every_truncation_is_told(tmp_path):
         assert code_of(read_npy, str(path)) == "E282"
 
 
-def test_a_damaged_zip_file_is_told(tmp_path):
+def test_a_damaged_zip_file_is_reported(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, a=np.arange(1000))
     data = bytearray(path.read_bytes())
@@ -139,7 +139,7 @@ def test_python_objects_are_refused(tmp_path):
     assert _code(lambda: open_rows("npy", str(tmp_path / "a.npy"), ("",))) == "E284"
 
 
-def test_a_file_that_was_cut_short_is_told_when_it_is_opened(tmp_path):
+def test_a_file_that_was_cut_short_is_reported_when_it_is_opened(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, np.arange(10_000))
     os.truncate(path, 5000)

@@ -43,7 +43,7 @@ def test_words_of_a_dictionary_are_text(tmp_path):
     rows.close()
 
 
-def test_a_missing_number_is_nan_and_a_missing_integer_is_told(tmp_path):
+def test_a_missing_number_is_nan_and_a_missing_integer_is_reported(tmp_path):
     path = _file(tmp_path, {"f": [1.0, None], "i": [1, None]})
     rows = open_rows("parquet", path, ("f",))
 
@@ -53,7 +53,7 @@ def test_a_missing_number_is_nan_and_a_missing_integer_is_told(tmp_path):
         open_rows("parquet", path, ("i",))
 
 
-def test_a_column_without_a_dtype_is_told(tmp_path):
+def test_a_column_without_a_dtype_is_reported(tmp_path):
     with pytest.raises(JobrunError, match="it holds list"):
         open_rows("parquet", _file(tmp_path, {"l": [[1], [2, 3]]}), ("l",))
 
@@ -103,10 +103,10 @@ def _structs(folder):
 def test_fields_of_a_struct_are_columns(tmp_path):
     path = _structs(tmp_path)
     rows = open_rows("parquet", path, ["user/pos/x", "y", "user/id", "flat/name", "user/pos/name"])
-    found = rows.pick(np.array([6, 0, 4]))
+    actual = rows.pick(np.array([6, 0, 4]))
     rows.close()
 
-    assert [one.tolist() for one in found] == [
+    assert [column.tolist() for column in actual] == [
         [3.0, 0.0, 2.0],
         [6.0, 0.0, 4.0],
         [6, 0, 4],

@@ -12,29 +12,29 @@ from jobrun.formats.ragged import open_ragged
 from jobrun.formats.rows import ArrayRows, open_rows
 
 WORDS = [[1, 2, 3], [], [4], [5, 6], [], [7, 8, 9, 10], [11]]
-LENGTHS = np.array([len(one) for one in WORDS], np.uint8)
-VALUES = np.concatenate([np.array(one, "<i4") for one in WORDS])
+LENGTHS = np.array([len(word) for word in WORDS], np.uint8)
+VALUES = np.concatenate([np.array(word, "<i4") for word in WORDS])
 RAGGED = ["stored", "compressed", "contiguous", "chunked", "memory"]
 
 
-def _ragged(folder, form, members, *, joined=False, **more):
+def _ragged(folder, storage, members, *, joined=False, **more):
     held = {"v": VALUES, "n": LENGTHS, "w": np.stack([VALUES, -VALUES], 1), "y": np.arange(7.0)}
     held |= more
-    if form == "memory":
+    if storage == "memory":
         return open_ragged(
             lambda names: ArrayRows("here", tuple(held[name] for name in names), names),
             "here",
             members,
             joined=joined,
         )
-    kind = "npz" if form in {"stored", "compressed"} else "hdf5"
+    kind = "npz" if storage in {"stored", "compressed"} else "hdf5"
     path = str(folder / f"a.{kind}" if kind == "npz" else folder / "a.h5")
     if kind == "npz":
-        (np.savez if form == "stored" else np.savez_compressed)(path, **held)
+        (np.savez if storage == "stored" else np.savez_compressed)(path, **held)
     else:
         with h5py.File(path, "w") as file:
             for name, array in held.items():
-                chunks = (1, *array.shape[1:]) if form == "chunked" else None
+                chunks = (1, *array.shape[1:]) if storage == "chunked" else None
                 file.create_dataset(name, data=array, chunks=chunks)
     return open_ragged(partial(open_rows, kind, path), path, members, joined=joined)
 
@@ -74,33 +74,33 @@ def test_flat_values_of_as_many_as_records_are_refused_by_lengths_in_their_file(
 MEMBERS = [("y", None), ("v", "n"), ("n", None), ("w", "n")]
 
 
-@pytest.mark.parametrize("form", RAGGED)
+@pytest.mark.parametrize("storage", RAGGED)
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4, 5, 6], [2, 3, 4], [5, 0, 4, 2, 1], [1], [4, 1]])
 @pytest.mark.parametrize(("long_row", "gap"), [(0, 0), (0, 8), (0, 1 << 20), (256, 0)])
 def test_rows_of_a_ragged_field_are_the_values_between_the_bounds(
-    tmp_path, monkeypatch, form, rows, long_row, gap
+    tmp_path, monkeypatch, storage, rows, long_row, gap
 ):
     monkeypatch.setattr(ragged, "_LONG_ROW", long_row)
     monkeypatch.setattr(ragged, "_GAP_BYTES", gap)
     monkeypatch.setattr(ragged, "_AT_ONCE_BYTES", 24 if gap == 8 else 1 << 20)
-    opened = _ragged(tmp_path, form, MEMBERS)
+    opened = _ragged(tmp_path, storage, MEMBERS)
     in_order = rows == list(range(rows[0], rows[-1] + 1))
     piece = opened.take(rows[0], rows[-1] + 1) if in_order else opened.pick(np.array(rows))
     opened.close()
 
     assert len(opened) == 7
-    assert [one.name for one in opened.columns] in (["y", "v", "n", "w"], ["", "", "", ""])
-    for place, row in enumerate(rows):
-        y, v, n, w = (column[place] for column in piece)
+    assert [column.name for column in opened.columns] in (["y", "v", "n", "w"], ["", "", "", ""])
+    for position, row in enumerate(rows):
+        y, v, n, w = (column[position] for column in piece)
         assert (y, n) == (float(row), len(WORDS[row]))
         assert (v.dtype, v.tolist()) == (np.dtype("<i4"), WORDS[row])
-        assert (w.shape, w.tolist()) == ((n, 2), [[one, -one] for one in WORDS[row]])
-    assert [one.tolist() for one in piece[1][:]] == [WORDS[row] for row in rows]
+        assert (w.shape, w.tolist()) == ((n, 2), [[word, -word] for word in WORDS[row]])
+    assert [column.tolist() for column in piece[1][:]] == [WORDS[row] for row in rows]
 
 
-@pytest.mark.parametrize("form", RAGGED)
-def test_several_rows_of_a_ragged_field_are_joined_for_a_batch(tmp_path, form):
-    opened = _ragged(tmp_path, form, [("v", "n")], joined=True)
+@pytest.mark.parametrize("storage", RAGGED)
+def test_several_rows_of_a_ragged_field_are_joined_for_a_batch(tmp_path, storage):
+    opened = _ragged(tmp_path, storage, [("v", "n")], joined=True)
     ordered, picked = opened.take(2, 6)[0], opened.pick(np.array([5, 1, 0]))[0]
     opened.close()
 
@@ -124,18 +124,18 @@ def test_values_and_lengths_may_be_fields_of_records(tmp_path):
     words, ages = opened.take(0, 7)
     opened.close()
 
-    assert [one.tolist() for one in words[:]] == WORDS
+    assert [word.tolist() for word in words[:]] == WORDS
     assert ages.tolist() == list(range(7))
 
 
 def test_rows_without_any_values_are_empty(tmp_path):
     opened = _ragged(tmp_path, "stored", [("v", "n")], v=VALUES[:0], n=LENGTHS * 0)
 
-    assert [one.tolist() for one in opened.pick(np.array([3, 0]))[0][:]] == [[], []]
+    assert [column.tolist() for column in opened.pick(np.array([3, 0]))[0][:]] == [[], []]
     opened.close()
 
 
-@pytest.mark.parametrize("form", RAGGED)
+@pytest.mark.parametrize("storage", RAGGED)
 @pytest.mark.parametrize(
     ("lengths", "code", "message"),
     [
@@ -149,10 +149,10 @@ def test_rows_without_any_values_are_empty(tmp_path):
     ],
 )  # fmt: skip
 def test_lengths_that_cannot_be_those_of_the_values_are_refused(
-    tmp_path, form, lengths, code, message
+    tmp_path, storage, lengths, code, message
 ):
     with pytest.raises(EnvironmentFaultError, match=message) as caught:
-        _ragged(tmp_path, form, [("v", "n"), ("y", None)], n=lengths)
+        _ragged(tmp_path, storage, [("v", "n"), ("y", None)], n=lengths)
 
     assert caught.value.faults[0].code == code
     assert caught.value.faults[0].mend

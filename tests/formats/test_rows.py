@@ -93,12 +93,12 @@ def source(request, tmp_path):
 
 
 def _same(piece, columns, expected):
-    for found, column, wanted in zip(piece, columns, expected, strict=True):
-        assert found.dtype == column.dtype == wanted.dtype
-        assert found.shape[1:] == column.shape
-        assert np.array_equal(found, wanted)
-        assert found.flags.writeable
-        assert found.flags.c_contiguous
+    for actual, column, wanted in zip(piece, columns, expected, strict=True):
+        assert actual.dtype == column.dtype == wanted.dtype
+        assert actual.shape[1:] == column.shape
+        assert np.array_equal(actual, wanted)
+        assert actual.flags.writeable
+        assert actual.flags.c_contiguous
 
 
 def test_rows_in_order_are_those_of_the_member(source):
@@ -106,15 +106,15 @@ def test_rows_in_order_are_those_of_the_member(source):
 
     assert len(rows) == COUNT
     for start, stop in [(0, 64), (64, 128), (490, 500), (7, 7), (3, 4), (0, 500)]:
-        _same(rows.take(start, stop), rows.columns, [one[start:stop] for one in expected])
+        _same(rows.take(start, stop), rows.columns, [column[start:stop] for column in expected])
 
 
 def test_rows_in_any_order_are_those_of_the_member(source):
     rows, expected = source
     wanted = np.random.default_rng(1).integers(0, COUNT, 90)
 
-    _same(rows.pick(wanted), rows.columns, [one[wanted] for one in expected])
-    _same(rows.take(5, 9), rows.columns, [one[5:9] for one in expected])
+    _same(rows.pick(wanted), rows.columns, [column[wanted] for column in expected])
+    _same(rows.take(5, 9), rows.columns, [column[5:9] for column in expected])
 
 
 def test_what_is_read_is_the_callers_own(source):
@@ -123,18 +123,18 @@ def test_what_is_read_is_the_callers_own(source):
     for piece in (rows.take(0, 9), rows.pick(np.arange(9))):
         for column in piece:
             column[...] = column[:1]
-    _same(rows.take(0, 9), rows.columns, [one[:9] for one in expected])
+    _same(rows.take(0, 9), rows.columns, [column[:9] for column in expected])
 
 
 def test_reading_goes_through_a_file_once():
     wanted = np.array([5, 1, 9, 1])
-    ordered, place = sort_rows(wanted)
+    ordered, positions = sort_rows(wanted)
 
     assert ordered.tolist() == [1, 1, 5, 9]
-    assert restore_order((ordered,), place)[0].tolist() == wanted.tolist()
+    assert restore_order((ordered,), positions)[0].tolist() == wanted.tolist()
 
 
-def test_members_of_different_lengths_are_told():
+def test_members_of_different_lengths_are_reported():
     assert common_length("a", [("x", 3), ("y", 3)]) == 3
     with pytest.raises(JobrunError, match="'x' has 3 rows, 'z' 4") as caught:
         common_length("a", [("x", 3), ("y", 3), ("z", 4)])
@@ -142,7 +142,7 @@ def test_members_of_different_lengths_are_told():
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_a_member_that_is_not_there_is_told(tmp_path, make):
+def test_a_member_that_is_not_there_is_reported(tmp_path, make):
     kind, name, _ = make(tmp_path)
 
     with pytest.raises(JobrunError) as caught:
@@ -151,7 +151,7 @@ def test_a_member_that_is_not_there_is_told(tmp_path, make):
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "hdf5", "csv", "parquet"])
-def test_a_file_that_is_missing_empty_or_something_else_is_told(tmp_path, kind):
+def test_a_file_that_is_missing_empty_or_something_else_is_reported(tmp_path, kind):
     path = tmp_path / f"a.{kind}"
     codes = []
     for make in (lambda: None, lambda: path.write_bytes(b""), lambda: path.write_bytes(b"\0" * 99)):
@@ -172,59 +172,62 @@ PEOPLE["pos"]["y"] = np.arange(14).reshape(7, 2)
 FORMATS = ["npy", "npz", "hdf5", "chunked"]
 
 
-def _written(folder, form):
+def _written(folder, layout):
     """The path, the format and what stands before the fields' names."""
-    if form == "npy":
+    if layout == "npy":
         np.save(folder / "a.npy", PEOPLE)
         return str(folder / "a.npy"), "npy", ""
-    if form == "npz":
+    if layout == "npz":
         np.savez(folder / "a.npz", **{"all/people": PEOPLE, "age": np.arange(7)})
         return str(folder / "a.npz"), "npz", "all/people/"
     with h5py.File(folder / "a.h5", "w") as file:
-        chunks = (2,) if form == "chunked" else None
+        chunks = (2,) if layout == "chunked" else None
         file.create_dataset("all/people", data=PEOPLE, chunks=chunks)
         file["age"] = np.arange(7)
     return str(folder / "a.h5"), "hdf5", "all/people/"
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_rows_of_fields_are_those_of_the_records(tmp_path, form):
-    path, kind, before = _written(tmp_path, form)
+@pytest.mark.parametrize("layout", FORMATS)
+def test_rows_of_fields_are_those_of_the_records(tmp_path, layout):
+    path, kind, before = _written(tmp_path, layout)
     rows = open_rows(kind, path, [f"{before}pos/y", f"{before}id"])
     order = np.array([5, 0, 5, 2])
     ordered, picked = rows.take(2, 5), rows.pick(order)
     rows.close()
 
-    assert [(one.dtype.str, one.shape) for one in rows.columns] == [("<f4", (2,)), ("<i8", ())]
-    for found, at in ((ordered, slice(2, 5)), (picked, order)):
-        for column, wanted in zip(found, (PEOPLE["pos"]["y"], PEOPLE["id"]), strict=True):
+    assert [(column.dtype.str, column.shape) for column in rows.columns] == [
+        ("<f4", (2,)),
+        ("<i8", ()),
+    ]
+    for actual, at in ((ordered, slice(2, 5)), (picked, order)):
+        for column, wanted in zip(actual, (PEOPLE["pos"]["y"], PEOPLE["id"]), strict=True):
             assert column.dtype == wanted.dtype
             assert column.flags.c_contiguous
             assert column.flags.owndata
             assert column.tobytes() == wanted[at].tobytes()
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_headers_tell_dtype_and_shape_of_a_field(tmp_path, form):
-    path, _, before = _written(tmp_path, form)
-    found = describe(path, f"{before}pos/y")
+@pytest.mark.parametrize("layout", FORMATS)
+def test_headers_tell_dtype_and_shape_of_a_field(tmp_path, layout):
+    path, _, before = _written(tmp_path, layout)
+    actual = describe(path, f"{before}pos/y")
 
-    assert (found.dtype, found.shape) == ("<f4", (7, 2))
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_field_can_be_loaded(tmp_path, form):
-    path, _, before = _written(tmp_path, form)
-    found = read_member(path, f"{before}pos/x")
-
-    assert found.dtype == np.float64
-    assert found.tolist() == PEOPLE["pos"]["x"].tolist()
+    assert (actual.dtype, actual.shape) == ("<f4", (7, 2))
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("layout", FORMATS)
+def test_a_field_can_be_loaded(tmp_path, layout):
+    path, _, before = _written(tmp_path, layout)
+    member = read_member(path, f"{before}pos/x")
+
+    assert member.dtype == np.float64
+    assert member.tolist() == PEOPLE["pos"]["x"].tolist()
+
+
+@pytest.mark.parametrize("layout", FORMATS)
 @pytest.mark.parametrize("act", ["rows", "describe", "load"])
-def test_a_field_that_is_not_there_is_told_with_the_nearest(tmp_path, form, act):
-    path, kind, before = _written(tmp_path, form)
+def test_a_field_that_is_not_there_is_reported_with_the_nearest(tmp_path, layout, act):
+    path, kind, before = _written(tmp_path, layout)
     acts = {
         "rows": lambda member: open_rows(kind, path, [member]),
         "describe": lambda member: describe(path, member),
@@ -238,11 +241,11 @@ def test_a_field_that_is_not_there_is_told_with_the_nearest(tmp_path, form, act)
     assert f"{before}pos/" in fault.mend
 
 
-def test_fields_stand_beside_whole_members(tmp_path):
+def test_fields_and_whole_members_are_read_together(tmp_path):
     path, kind, _ = _written(tmp_path, "npz")
     rows = open_rows(kind, path, ["age", "all/people/id"])
 
-    assert [one.tolist() for one in rows.take(0, 3)] == [[0, 1, 2], [0, 1, 2]]
+    assert [column.tolist() for column in rows.take(0, 3)] == [[0, 1, 2], [0, 1, 2]]
     rows.close()
 
 
@@ -254,7 +257,7 @@ def test_arrays_in_memory_are_rows_too():
 
 
 @pytest.mark.parametrize("read", ["take", "pick"])
-def test_a_file_that_is_cut_short_while_it_is_open_is_told(tmp_path, read):
+def test_a_file_that_is_cut_short_while_it_is_open_is_reported(tmp_path, read):
     path = tmp_path / "a.npy"
     np.save(path, np.arange(10_000))
     rows = open_rows("npy", str(path), ("",))
@@ -295,9 +298,9 @@ def test_rows_that_are_read_one_by_one_are_those_of_the_member(tmp_path, monkeyp
     rows = open_rows("npz", str(tmp_path / "a.npz"), ("x", "flat"))
     wanted = np.random.default_rng(0).integers(0, 100, 40)
 
-    found, flat = rows.pick(wanted)
+    actual, flat = rows.pick(wanted)
 
-    assert found.dtype == x.dtype
-    assert np.array_equal(found, x[wanted])
+    assert actual.dtype == x.dtype
+    assert np.array_equal(actual, x[wanted])
     assert np.array_equal(flat, x[wanted, 0])
     rows.close()

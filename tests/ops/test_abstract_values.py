@@ -40,8 +40,8 @@ DTYPES = [
 
 def test_two_arrays_promote_as_in_numpy() -> None:
     def check(pair: tuple[str, str]) -> None:
-        left, right = pair
-        assert promote(Known(left, ()), Known(right, ())) == np.result_type(left, right).name
+        lhs, rhs = pair
+        assert promote(Known(lhs, ()), Known(rhs, ())) == np.result_type(lhs, rhs).name
 
     check_each(itertools.product(DTYPES, repeat=2), check)
 
@@ -73,7 +73,7 @@ def test_unknown_stays_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "expected"),
+    ("lhs", "rhs", "expected"),
     [
         ((3, 1), (4,), (3, 4)),
         ((), (2,), (2,)),
@@ -84,9 +84,9 @@ def test_unknown_stays_unknown() -> None:
     ],
 )
 def test_shapes_broadcast(
-    left: tuple[int, ...] | None, right: tuple[int, ...], expected: tuple[int, ...] | None
+    lhs: tuple[int, ...] | None, rhs: tuple[int, ...], expected: tuple[int, ...] | None
 ) -> None:
-    assert broadcast(left, right) == expected
+    assert broadcast(lhs, rhs) == expected
 
 
 def test_either_of_two_keeps_what_both_agree_on() -> None:

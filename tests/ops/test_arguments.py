@@ -24,24 +24,24 @@ ARRAY = Known("float32", (2, 3))
 
 
 def test_what_is_given_none_is_absent():
-    given = Arguments({"axis": Known(NONE, ()), "a": ARRAY})
+    args = Arguments({"axis": Known(NONE, ()), "a": ARRAY})
 
-    assert not given.has("axis")
-    assert not given.has("out")
-    assert given.axes("axis", 2) is None
-    assert (given.shape("a"), given.dtype("a")) == ((2, 3), "float32")
+    assert not args.has("axis")
+    assert not args.has("out")
+    assert args.axes("axis", 2) is None
+    assert (args.shape("a"), args.dtype("a")) == ((2, 3), "float32")
 
 
 def test_what_is_not_known_is_unclear():
-    given = Arguments(
+    args = Arguments(
         {"k": Known("int64", ()), "flag": Known("bool", ()), "word": Known("text", ())}
     )
     for ask in (
-        lambda: given.integer("k", 0),
-        lambda: given.flag("flag"),
-        lambda: given.word("word", ""),
-        lambda: given.shape("b"),
-        lambda: given.dtype("word"),
+        lambda: args.integer("k", 0),
+        lambda: args.flag("flag"),
+        lambda: args.word("word", ""),
+        lambda: args.shape("b"),
+        lambda: args.dtype("word"),
         lambda: sure(None),
     ):
         with pytest.raises(UnclearError):
@@ -49,17 +49,17 @@ def test_what_is_not_known_is_unclear():
 
 
 def test_values_are_read():
-    given = Arguments(
+    args = Arguments(
         {"k": scalar(3), "flag": scalar(True), "word": scalar("full"),
          "dtype": Known(DTYPE, (), "int8"), "shape": Known(items=(scalar(2), Known("int64", ())))}
     )  # fmt: skip
 
-    assert (given.integer("k", 0), given.integer("j", 7)) == (3, 7)
-    assert (given.flag("flag"), given.flag("other")) == (True, False)
-    assert given.word("word", "") == "full"
-    assert given.asked_dtype() == "int8"
-    assert given.lengths("shape") == (2, None)
-    assert given.lengths("k") == (3,)
+    assert (args.integer("k", 0), args.integer("j", 7)) == (3, 7)
+    assert (args.flag("flag"), args.flag("other")) == (True, False)
+    assert args.word("word", "") == "full"
+    assert args.asked_dtype() == "int8"
+    assert args.lengths("shape") == (2, None)
+    assert args.lengths("k") == (3,)
 
 
 def test_an_axis_is_counted_from_both_ends():
@@ -82,6 +82,6 @@ def test_unknown_lengths_clash_with_nothing():
 
 
 def test_a_dtype_is_found_where_the_shape_is_not():
-    rule = typed(lambda given: given.dtype("a"), lambda given: given.shape("b"))
+    rule = typed(lambda arguments: arguments.dtype("a"), lambda arguments: arguments.shape("b"))
 
     assert rule(Arguments({"a": ARRAY})) == Known("float32")

@@ -17,28 +17,28 @@ from jobrun.ops.numpy_implementations import (
 
 
 def test_each_change_answers_with_what_was_there_before():
-    made = counter(2)
+    counter_ = counter(2)
 
-    assert count_up(made) == 2
-    assert atomic_add(made, np.int64(4)) == 3
-    assert atomic_max(made, 5) == 7
-    assert atomic_max(made, 9) == 7
-    assert count_reset(made) == 9
-    assert count_value(made) == 0
+    assert count_up(counter_) == 2
+    assert atomic_add(counter_, np.int64(4)) == 3
+    assert atomic_max(counter_, 5) == 7
+    assert atomic_max(counter_, 9) == 7
+    assert count_reset(counter_) == 9
+    assert count_value(counter_) == 0
 
 
-def test_counting_down_tells_when_nothing_was_left_and_goes_on():
-    made = counter(1)
+def test_count_down_reports_zero_and_continues_below():
+    counter_ = counter(1)
 
-    assert [count_down(made) for _ in range(3)] == [False, True, True]
-    assert count_value(made) == -2
+    assert [count_down(counter_) for _ in range(3)] == [False, True, True]
+    assert count_value(counter_) == -2
 
 
 def test_exactly_one_of_many_threads_sees_each_number():
-    made, seen = counter(0), []
+    counter_, seen = counter(0), []
 
     def work():
-        seen.extend(count_up(made) for _ in range(500))
+        seen.extend(count_up(counter_) for _ in range(500))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -5,7 +5,7 @@ import pytest
 from jobrun.ops.definition import DrawDef, OpDef, parse_signature
 
 
-def test_a_signature_tells_what_may_be_given_how():
+def test_a_signature_lists_positional_and_keyword_parameters():
     signature = parse_signature("(a, b, /, c, d=1, *rest, e, f=2)")
 
     assert signature.positional == ("a", "b", "c", "d")
@@ -16,7 +16,7 @@ def test_a_signature_tells_what_may_be_given_how():
     assert [signature.parameter(at) for at in (0, 3, 4)] == ["a", "d", ""]
 
 
-def test_a_signature_tells_what_a_call_lacks_or_has_too_much_of():
+def test_a_signature_lists_missing_and_surplus_arguments():
     signature = parse_signature("(a, b, axis=None)")
 
     assert signature.missing(1, ()) == ("b",)

@@ -22,20 +22,20 @@ from tests.support.tables import each_case
 
 
 def test_sigmoid_neither_overflows_nor_loses_small_values():
-    found = sigmoid(np.array([-1000.0, -40.0, 0.0, 40.0, 1000.0]))
+    actual = sigmoid(np.array([-1000.0, -40.0, 0.0, 40.0, 1000.0]))
 
-    assert found[0] == 0.0
-    assert found[1] == pytest.approx(np.exp(-40.0), rel=1e-12)
-    assert list(found[2:]) == [0.5, 1.0, 1.0]
+    assert actual[0] == 0.0
+    assert actual[1] == pytest.approx(np.exp(-40.0), rel=1e-12)
+    assert list(actual[2:]) == [0.5, 1.0, 1.0]
 
 
 @each_case("function", [sigmoid, softmax, log_softmax, relu])
 @each_case("dtype", [np.float32, np.float64])
 def test_the_dtype_of_floats_is_kept(function, dtype):
-    found = function(np.array([0.5, -1.0], dtype))
+    actual = function(np.array([0.5, -1.0], dtype))
 
-    assert found.dtype == dtype
-    assert found.shape == (2,)
+    assert actual.dtype == dtype
+    assert actual.shape == (2,)
 
 
 def test_sigmoid_of_a_number_is_a_number_and_nan_stays():
@@ -68,10 +68,10 @@ def test_softmax_sums_to_one_along_its_axis():
 
 
 def test_one_hot_has_a_one_at_each_label():
-    found = one_hot([[2, 0]], 3, np.int8)
+    actual = one_hot([[2, 0]], 3, np.int8)
 
-    assert found.dtype == np.int8
-    assert found.tolist() == [[[0, 0, 1], [1, 0, 0]]]
+    assert actual.dtype == np.int8
+    assert actual.tolist() == [[[0, 0, 1], [1, 0, 0]]]
     assert one_hot(np.zeros(0, int), 3).shape == (0, 3)
 
 
@@ -111,10 +111,10 @@ def test_other_modes_are_refused(mode):
 
 
 def test_an_array_is_new_and_of_the_dtype_asked_for():
-    given = np.arange(3)
+    inputs = np.arange(3)
 
     assert array([[1, 2]], np.float32).dtype == np.float32
-    assert not np.shares_memory(array(given), given)
+    assert not np.shares_memory(array(inputs), inputs)
 
 
 @pytest.mark.parametrize("items", [[None], [object()], [2**70], [{}]])
@@ -124,13 +124,13 @@ def test_an_array_of_python_objects_is_refused(items):
 
 
 def test_a_cast_keeps_shape_and_axis_order():
-    given = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    inputs = np.asfortranarray(np.arange(6.0).reshape(2, 3))
 
-    found = astype(given, np.int64)
+    actual = astype(inputs, np.int64)
 
-    assert found.dtype == np.int64
-    assert found.flags.f_contiguous
-    assert not np.shares_memory(astype(given, np.float64), given)
+    assert actual.dtype == np.int64
+    assert actual.flags.f_contiguous
+    assert not np.shares_memory(astype(inputs, np.float64), inputs)
 
 
 def test_a_cast_scalar_stays_a_scalar_and_an_array_of_none_an_array():

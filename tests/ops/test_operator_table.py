@@ -76,7 +76,7 @@ def test_what_version_one_promises_is_there():
 
 
 def test_only_counters_are_atomic():
-    assert {name for name, one in OPERATORS.items() if one.atomic} == {
+    assert {name for name, operator in OPERATORS.items() if operator.atomic} == {
         "count_up",
         "count_down",
         "atomic_add",
@@ -93,7 +93,11 @@ def test_reading_the_table_imports_no_numpy():
 
 def test_each_operator_and_draw_has_a_rule():
     # Were there one of which nothing can be known, its name and the reason would stand here.
-    unruled = [one.name for one in (*OPERATORS.values(), *DRAWS.values()) if one.rule is None]
+    unruled = [
+        definition.name
+        for definition in (*OPERATORS.values(), *DRAWS.values())
+        if definition.rule is None
+    ]
 
     assert unruled == []
 
@@ -208,14 +212,14 @@ def test_there_is_no_operator_of_another_name(installed):
         ("missing", None, "cannot be imported"),
     ],
 )
-def test_what_cannot_be_used_is_said_to_be_so(extra, name, attribute, part):
+def test_an_unusable_plug_in_is_refused(extra, name, attribute, part):
     with pytest.raises(EnvironmentFaultError) as caught:
         load_operators((extra(name, attribute),))
 
-    (found,) = caught.value.faults
-    assert found.code == "E128"
-    assert part in found.message
-    assert GROUP in found.mend
+    (actual,) = caught.value.faults
+    assert actual.code == "E128"
+    assert part in actual.message
+    assert GROUP in actual.mend
 
 
 def test_two_packages_with_one_name_clash(extra):

@@ -23,7 +23,7 @@ def test_a_wrong_argument_of_the_example_raises():
 
 def _check_wrong_arguments(operator):
     names = operator.parameters.positional
-    for position, wrong in ((at, one) for at in range(len(names)) for one in WRONG):
+    for position, wrong in ((at, value) for at in range(len(names)) for value in WRONG):
         function, args, kwargs = prepared(operator.example)
         if position >= len(args) or names[position] in kwargs:
             continue
@@ -41,7 +41,7 @@ def test_an_absent_or_unknown_argument_is_of_no_wrong_kind():
         assert wrong_kind("zeros", "shape", known) is None
 
 
-def test_what_is_wrong_is_told_in_words():
+def test_what_is_wrong_is_reported_in_words():
     wrong = wrong_kind("sum", "axis", scalar("rows"))
 
     assert (wrong.wanted, wrong.actual) == ("axis", "text")
@@ -53,8 +53,8 @@ def test_what_is_wrong_is_told_in_words():
 def test_every_name_of_the_table_is_a_parameter():
     used = {
         name
-        for one in OPERATORS.values()
-        for name in (*one.parameters.positional, *one.parameters.named)
+        for operator in OPERATORS.values()
+        for name in (*operator.parameters.positional, *operator.parameters.named)
     } | {"size", "replace", "shuffle", "nsample"}
     assert set(KINDS) <= used
     assert kind("pad", "array") == "array"

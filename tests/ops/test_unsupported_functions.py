@@ -11,20 +11,20 @@ from jobrun.ops.unsupported_functions import LEFT_OUT
 def _public():
     for prefix, module in (("", np), ("linalg.", np.linalg), ("fft.", np.fft)):
         for name in module.__all__:
-            thing = getattr(module, name)
-            if not callable(thing) or name.startswith("_"):
+            object_ = getattr(module, name)
+            if not callable(object_) or name.startswith("_"):
                 continue
-            if isinstance(thing, type) and (prefix or issubclass(thing, np.generic)):
+            if isinstance(object_, type) and (prefix or issubclass(object_, np.generic)):
                 continue
             yield prefix + name
 
 
 def _there():
-    made = {
-        one.implementation.removeprefix("numpy").lstrip(":.").replace(":", ".")
-        for one in OPERATORS.values()
+    created = {
+        operator.implementation.removeprefix("numpy").lstrip(":.").replace(":", ".")
+        for operator in OPERATORS.values()
     }
-    return {name for name in _public() if name in made or name in OPERATORS}
+    return {name for name in _public() if name in created or name in OPERATORS}
 
 
 def test_nothing_of_numpy_is_forgotten():

@@ -17,18 +17,18 @@ from tests.support.step_bench import Bench
 
 @pytest.fixture
 def bench():
-    with Bench() as one:
-        yield one
+    with Bench() as step_bench:
+        yield step_bench
 
 
-def run(bench, one):
-    plan = plan_group(group(one)).tasks[0]
+def run(bench, value):
+    plan = plan_group(group(value)).tasks[0]
     run_task(plan, bench.run, Node("local"), Blobs(), bench.node)
     return [event.text for event in bench.events if isinstance(event, Logged)]
 
 
-def failing(said):
-    return Assert(Const(False), text(said), "", path=f"e/{said}")
+def failing(output):
+    return Assert(Const(False), text(output), "", path=f"e/{output}")
 
 
 def test_errors_are_noted_and_not_raised(bench):
@@ -48,8 +48,8 @@ def test_a_task_has_all_its_outputs_or_none(bench):
 
 
 def test_results_of_steps_stand_in_for_outputs_of_their_name(bench):
-    one = Task("t", "local", (), outputs=(Output("file", Name("file")),), path="e/t")
-    plan = plan_group(group(one)).tasks[0]
+    task_ = Task("t", "local", (), outputs=(Output("file", Name("file")),), path="e/t")
+    plan = plan_group(group(task_)).tasks[0]
     bench.run.outputs.clear()
 
     frame_results = {}
@@ -72,9 +72,9 @@ def test_results_of_steps_stand_in_for_outputs_of_their_name(bench):
 def test_a_cancelled_body_is_no_error_and_runs_the_exits(bench):
     bench.run.body.cancel()
 
-    said = run(bench, task("t", "x = 1", setup=(setup([], [log("out")]),)))
+    output = run(bench, task("t", "x = 1", setup=(setup([], [log("out")]),)))
 
-    assert said == ["out"]
+    assert output == ["out"]
     assert bench.run.errors == []
     assert bench.run.interrupted
 
@@ -94,8 +94,8 @@ def test_attempt_notes_what_goes_wrong(bench):
 
 
 def test_exits_run_reversed_around_a_body(bench):
-    one = task("t", setup=(setup([], [log("1")], "a"), setup([], [log("2")], "b")))
-    plan = plan_group(group(one)).tasks[0]
+    task_ = task("t", setup=(setup([], [log("1")], "a"), setup([], [log("2")], "b")))
+    plan = plan_group(group(task_)).tasks[0]
 
     went_well = run_with_setup(plan.setup, bench.frame, lambda: True)
 

@@ -9,14 +9,14 @@ from tests.support.tables import each_case
 
 
 def test_blocks_have_the_paths_that_stop_can_name():
-    one = task(
+    task_ = task(
         "t",
         "x = 1",
         setup=(setup(["a = 1"], ["b = 1"], "e/t/setup.task"),),
         reports=(report("y = x"),),
     )
 
-    plan = plan_group(group(one)).tasks[0]
+    plan = plan_group(group(task_)).tasks[0]
 
     assert plan.body.path == "e/t"
     assert (plan.setup[0].init.path, plan.setup[0].exit.path) == (
@@ -36,7 +36,7 @@ def test_a_stop_leaves_the_record_of_a_task_that_reads_records():
 def test_outputs_know_whose_they_are():
     plan = plan_group(group(task("t", "x = 1", node="a", outputs={"x": "x", "y": "x + 1"})))
 
-    assert [(one.ref, one.is_fresh) for one in plan.tasks[0].outputs] == [
+    assert [(output.ref, output.is_fresh) for output in plan.tasks[0].outputs] == [
         (ref("t", "x", "a"), False),
         (ref("t", "y", "a"), True),
     ]
@@ -59,7 +59,7 @@ def test_the_nodes_of_a_group_are_those_of_its_tasks_setup_and_reports():
 
     plan = plan_group(ran)
 
-    assert [(one.node, len(one.setup), len(one.reports)) for one in plan.nodes] == [
+    assert [(node.node, len(node.setup), len(node.reports)) for node in plan.nodes] == [
         ("a", 1, 0),
         ("b", 0, 1),
         ("c", 0, 0),
@@ -88,9 +88,9 @@ def test_a_task_with_anything_around_or_beside_it_is_not(more):
 
 
 def test_nor_is_one_that_calls_or_is_one_of_two_or_has_a_node_around_it():
-    one = task("t", "x = 1")
+    task_ = task("t", "x = 1")
 
     assert not plan_group(group(task("t", call("m:f")))).is_alone
-    assert not plan_group(group(one, task("u", "x = 1"))).is_alone
-    assert not plan_group(group(one, setup=(NodeSetup("a", setup(["x = 1"])),))).is_alone
-    assert not plan_group(group(one, reports=(NodeReport("a", report("x = 1")),))).is_alone
+    assert not plan_group(group(task_, task("u", "x = 1"))).is_alone
+    assert not plan_group(group(task_, setup=(NodeSetup("a", setup(["x = 1"])),))).is_alone
+    assert not plan_group(group(task_, reports=(NodeReport("a", report("x = 1")),))).is_alone

@@ -11,8 +11,8 @@ from tests.support.step_bench import Bench
 
 @pytest.fixture
 def bench():
-    with Bench() as one:
-        yield one
+    with Bench() as step_bench:
+        yield step_bench
 
 
 def test_without_an_interval_passing_only_the_last_runs(bench):
@@ -48,7 +48,7 @@ def test_a_report_in_progress_ends_before_the_last_one_starts(bench):
     assert ran.count("last") == 1
 
 
-def test_an_error_is_told_and_ends_the_timed_reports(bench):
+def test_an_error_is_reported_and_ends_the_timed_reports(bench):
     def timed() -> None:
         raise ValueError("broken")
 

@@ -21,8 +21,8 @@ PLACE = StepLocation("e/t/steps[4]", Origin("job.yaml", 7, 3))
 
 @pytest.fixture
 def bench():
-    with Bench(x=1) as one:
-        yield one
+    with Bench(x=1) as step_bench:
+        yield step_bench
 
 
 def test_an_error_gets_place_and_circumstances(bench):
@@ -79,7 +79,7 @@ def test_the_name_of_a_nets_parameter_is_shown_as_written(bench):
     assert "'missing'" in caught.value.faults[0].message
 
 
-def test_echoes_are_told_from_errors():
+def test_echoes_are_distinguished_from_errors():
     echo, other = Fault("E201", "m"), Fault("E200", "m")
 
     assert is_only_missing_blobs(TaskFailedError(echo, echo))
@@ -105,13 +105,13 @@ def test_a_value_that_cannot_be_copied_is_refused_with_the_blob_it_was_for(bench
     assert "(blob 'mine', task t" in caught.value.faults[0].message
 
 
-def test_each_kind_is_told_once_per_place():
+def test_each_kind_of_warning_is_reported_once_per_location():
     with Bench(x=np.ones(2)) as bench, bench.notices.errstate():
         bench.do("a = x / 0.0; b = (x - x) / 0.0; c = exp(x * 1000)")
         bench.do("a = x / 0.0")
 
-    told = sorted(event.text.partition(";")[0] for event in bench.events)
-    assert told == [
+    warnings = sorted(event.text.partition(";")[0] for event in bench.events)
+    assert warnings == [
         "divide by zero in e/t/steps[0]",
         "invalid value in e/t/steps[1]",
         "overflow in e/t/steps[2]",
@@ -131,7 +131,7 @@ def test_underflow_is_not_worth_a_word():
     assert bench.events == []
 
 
-def test_it_is_heeded_in_its_own_thread_only():
+def test_numpy_warnings_are_observed_in_one_thread_only():
     events: list[object] = []
     notices = NumpyWarnings(events.append)
     seen: list[str] = []
@@ -151,7 +151,7 @@ def test_outside_of_generated_code_the_place_is_just_an_expression():
     assert "an expression" in events[0].text
 
 
-def test_a_context_tells_them_and_leaves_the_callers_way_alone():
+def test_a_context_reports_warnings_and_restores_the_error_mode():
     events: list[Noted] = []
     before = np.geterr()
     context = NumpyWarnings(events.append).context()

@@ -29,14 +29,14 @@ BROKEN = TaskFailedError.of("E200", "it broke", path="e/t/steps[0]")
 
 @pytest.fixture
 def bench():
-    with Bench() as one:
-        yield one
+    with Bench() as step_bench:
+        yield step_bench
 
 
-def until_cancelled(own):
+def until_cancelled(task_run):
     """Work that only a cancel ends."""
     woken = threading.Event()
-    with own.body.waking(woken.set):
+    with task_run.body.waking(woken.set):
         woken.wait()
     raise CancelledError
 
@@ -44,24 +44,24 @@ def until_cancelled(own):
 def ending(work):
     """Work as a task does it: what goes wrong is noted."""
 
-    def run(own):
+    def run(task_run):
         try:
-            return work(own)
+            return work(task_run)
         except CancelledError:
-            own.interrupted = True
+            task_run.interrupted = True
         except TaskFailedError as error:
-            own.fail(error)
+            task_run.fail(error)
         return False
 
     return run
 
 
-def fails(own):
+def fails(task_run):
     raise BROKEN
 
 
 def test_only_tasks_that_ask_for_it_end_apart():
-    assert [has_own_scope(one) for one in (PLAIN, LIMITED, TOLERANT, RETRIED)] == [
+    assert [has_own_scope(task) for task in (PLAIN, LIMITED, TOLERANT, RETRIED)] == [
         False,
         True,
         True,
@@ -70,21 +70,28 @@ def test_only_tasks_that_ask_for_it_end_apart():
 
 
 def test_a_task_within_its_limit_ends_well(bench):
-    assert run_in_own_scope(replace(PLAIN, timeout_s=3600.0), NODE, bench.run, lambda own: True)
+    assert run_in_own_scope(
+        replace(PLAIN, timeout_s=3600.0), NODE, bench.run, lambda task_run: True
+    )
 
     assert bench.run.errors == []
     assert not bench.run.body.cancelled
 
 
-def test_the_limit_of_a_task_is_told_when_it_begins(bench):
+def test_the_limit_of_a_task_is_reported_when_it_begins(bench):
     seen = []
     limited = replace(PLAIN, timeout_s=3600.0)
-    run_in_own_scope(limited, NODE, bench.run, lambda own: seen.extend(bench.events) or True)
+    run_in_own_scope(limited, NODE, bench.run, lambda task_run: seen.extend(bench.events) or True)
 
-    (told,) = seen
-    assert isinstance(told, TaskLimited)
-    assert (told.task, told.node, told.epoch, told.limit_s) == ("t", "local", 3, 3600.0)
-    assert told.pid == os.getpid()
+    (reported,) = seen
+    assert isinstance(reported, TaskLimited)
+    assert (reported.task, reported.node, reported.epoch, reported.limit_s) == (
+        "t",
+        "local",
+        3,
+        3600.0,
+    )
+    assert reported.pid == os.getpid()
 
 
 def test_a_task_that_takes_too_long_fails_the_group(bench):
@@ -100,8 +107,8 @@ def test_a_task_that_takes_too_long_fails_the_group(bench):
 
 
 def test_a_task_that_ends_after_its_limit_has_failed_all_the_same(bench):
-    def late(own):
-        ending(until_cancelled)(own)
+    def late(task_run):
+        ending(until_cancelled)(task_run)
         return True
 
     assert not run_in_own_scope(LIMITED, NODE, bench.run, late)
@@ -111,18 +118,18 @@ def test_a_task_that_ends_after_its_limit_has_failed_all_the_same(bench):
 def test_its_own_programs_end_at_once(bench):
     seen = []
 
-    def work(own):
+    def work(task_run):
         try:
-            until_cancelled(own)
+            until_cancelled(task_run)
         finally:
-            seen.append(own.body.at_once)
+            seen.append(task_run.body.at_once)
 
     run_in_own_scope(LIMITED, NODE, bench.run, ending(work))
 
     assert seen == [True]
 
 
-def test_a_failure_of_a_tolerant_task_is_told_and_ends_nothing_else(bench):
+def test_a_failure_of_a_tolerant_task_is_reported_and_ends_nothing_else(bench):
     assert not run_in_own_scope(TOLERANT, NODE, bench.run, ending(fails))
 
     assert bench.run.errors == []
@@ -135,8 +142,8 @@ def test_a_failure_of_a_tolerant_task_is_told_and_ends_nothing_else(bench):
 
 
 def test_a_tolerant_task_whose_other_instances_were_ended_does_not_interrupt_the_group(bench):
-    def work(own):
-        own.fail(BROKEN)
+    def work(task_run):
+        task_run.fail(BROKEN)
         raise CancelledError
 
     run_in_own_scope(TOLERANT, NODE, bench.run, ending(work))
@@ -151,10 +158,10 @@ def test_a_tolerant_task_may_have_a_limit(bench):
     assert "took longer than its limit" in bench.events[-1].text
 
 
-def test_what_is_no_failure_of_steps_is_never_only_told(bench):
+def test_an_interrupt_is_never_only_a_warning(bench):
     defect = KeyboardInterrupt()
 
-    run_in_own_scope(TOLERANT, NODE, bench.run, lambda own: bool(own.fail(defect)))
+    run_in_own_scope(TOLERANT, NODE, bench.run, lambda task_run: bool(task_run.fail(defect)))
 
     assert bench.run.errors == [defect]
 
@@ -163,8 +170,8 @@ def test_a_tolerant_task_that_does_not_end_fails_the_group(bench):
     bench.run.grace_s = 0.01
     group_hears = threading.Event()
 
-    def stuck(own):
-        own.fail(BROKEN)
+    def stuck(task_run):
+        task_run.fail(BROKEN)
         assert group_hears.wait(60)
         return False
 
@@ -196,7 +203,7 @@ def test_a_retry_alone_needs_no_thread(bench):
     counts = [threading.active_count()]
 
     run_in_own_scope(
-        RETRIED, NODE, bench.run, lambda own: bool(counts.append(threading.active_count()))
+        RETRIED, NODE, bench.run, lambda task_run: bool(counts.append(threading.active_count()))
     )
 
     assert counts[0] == counts[1]
@@ -206,14 +213,16 @@ def test_a_run_is_in_the_step_of_each_of_its_threads(bench):
     seen = []
 
     def action(step):
-        return lambda frame: seen.append([place.path for place in current_locations(frame.run)])
+        return lambda frame: seen.append(
+            [location.path for location in current_locations(frame.run)]
+        )
 
-    made = steps("x = 1", log("a"), "y = x")
-    block = compile_block(made, "e/t", BlockNames(), action)
+    body = steps("x = 1", log("a"), "y = x")
+    block = compile_block(body, "e/t", BlockNames(), action)
 
     block.run(bench.frame)
 
-    assert seen == [[made[1].path]]
+    assert seen == [[body[1].path]]
     assert current_locations(bench.run) == ()
 
 
@@ -227,19 +236,19 @@ def test_the_innermost_block_counts_and_all_branches_do(bench):
 
     def look():
         assert first.wait(60)
-        seen.extend(place.path for place in current_locations(bench.run))
+        seen.extend(location.path for location in current_locations(bench.run))
         second.set()
 
     branches = []
     for number, work in enumerate((meet, look)):
-        made = (log("here"),)
-        made = (replace(made[0], path=f"e/t/parallel[{number}].steps[0]"),)
+        created = (log("here"),)
+        created = (replace(created[0], path=f"e/t/parallel[{number}].steps[0]"),)
         action = lambda step, work=work: lambda frame: work()  # noqa: E731
-        branches.append(compile_block(made, f"e/t/parallel[{number}]", BlockNames(), action))
+        branches.append(compile_block(created, f"e/t/parallel[{number}]", BlockNames(), action))
 
     def together(step):
         def run(frame):
-            threads = [threading.Thread(target=one.run, args=(frame,)) for one in branches]
+            threads = [threading.Thread(target=branch.run, args=(frame,)) for branch in branches]
             for thread in threads:
                 thread.start()
             for thread in threads:

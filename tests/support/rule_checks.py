@@ -11,7 +11,7 @@ from tests.support.sampling import agree, known_of
 
 
 def check_rule(line: str) -> tuple[Any, list[str]]:
-    """Return what the rule says of the last call of a line, and what is wrong with that."""
+    """Return what the rule says of the last call of a line, and the differences from its result."""
     name = line.rpartition("; ")[2].partition("(")[0]
     result, args, kwargs = run_line(line)
     signature = OPERATORS[name].parameters

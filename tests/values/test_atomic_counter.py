@@ -16,7 +16,7 @@ def test_changes_answer_with_what_was_there():
     assert counter.value == 0
 
 
-def test_down_says_whether_it_was_zero_or_less_and_goes_on_below():
+def test_down_says_whether_it_was_zero_or_less_and_continues_below():
     counter = Counter(1)
 
     assert [counter.down() for _ in range(3)] == [False, True, True]

@@ -161,7 +161,7 @@ def test_a_leaf_is_the_memory_of_what_was_there():
     assert flatten({"a": array}).leaves["a",] is array
 
 
-def test_it_is_told_in_words():
+def test_trees_are_described_in_words():
     assert describe_tree({"a": 1}) == "dict of 1"
     assert describe_tree(b"ab") == "bytes, 2 of them"
     assert describe_tree((1, 2)) == "tuple of 2"

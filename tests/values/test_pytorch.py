@@ -123,7 +123,7 @@ def test_a_tensor_alone_is_a_blob_too(torch):
 
 
 @pytest.mark.long
-def test_a_device_that_is_not_here_is_told(torch):
+def test_a_device_that_is_not_here_is_reported(torch):
     with pytest.raises(ValueError, match="cuda:7"):
         pytorch.from_array(np.zeros(2), {"device": "cuda:7"})
     assert pytorch.from_array(np.zeros(2), {"device": "cuda:7"}, place=False).device.type == "cpu"

@@ -9,10 +9,12 @@ from tests.support.sampling import known_of
 
 
 def _rule(name, **arguments):
-    return OPERATORS[name].rule(Arguments({key: known_of(one) for key, one in arguments.items()}))
+    return OPERATORS[name].rule(
+        Arguments({key: known_of(argument) for key, argument in arguments.items()})
+    )
 
 
-def test_a_negative_length_is_told():
+def test_a_negative_length_is_reported():
     with pytest.raises(MisfitError, match="-1"):
         _rule("zeros", shape=(2, -1))
 
@@ -25,6 +27,6 @@ def test_several_numbers_are_not_one():
 def test_a_shape_of_unknown_lengths_is_known_in_part():
     lengths = Known(items=(scalar(2), Known("int64", (), weak=True)))
 
-    found = OPERATORS["zeros"].rule(Arguments({"shape": lengths}))
+    actual = OPERATORS["zeros"].rule(Arguments({"shape": lengths}))
 
-    assert found == Known("float64", (2, None))
+    assert actual == Known("float64", (2, None))

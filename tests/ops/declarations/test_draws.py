@@ -45,13 +45,13 @@ def _check_determinism(method):
 def _check_signature(method):
     function = getattr(_stream(), method.name)
     text = (function.__doc__ or "").strip().split(")\n")[0].replace("\n", " ")
-    there = [one.split("=")[0].strip() for one in text[text.index("(") + 1 :].split(",")]
-    own = method.parameters
-    positional = [name for name in there if name != "*"][: len(own.positional)]
+    there = [part.split("=")[0].strip() for part in text[text.index("(") + 1 :].split(",")]
+    parameters = method.parameters
+    positional = [name for name in there if name != "*"][: len(parameters.positional)]
 
-    assert list(own.positional) == positional
-    assert set(own.named) <= set(there)
-    assert "out" not in own.keywords
+    assert list(parameters.positional) == positional
+    assert set(parameters.named) <= set(there)
+    assert "out" not in parameters.keywords
 
 
 @pytest.mark.parametrize(
@@ -69,23 +69,24 @@ def test_every_other_method_of_a_generator_was_left_out_on_purpose():
 
 def _check_rule(draw):
     result, args, kwargs = run_line(draw.example, np.random.default_rng(1))
-    given = {
-        name: known_of(one) for name, one in zip(draw.parameters.positional, args, strict=False)
+    arguments = {
+        name: known_of(argument)
+        for name, argument in zip(draw.parameters.positional, args, strict=False)
     }
-    given |= {name: known_of(one) for name, one in kwargs.items()}
+    arguments |= {name: known_of(kwarg) for name, kwarg in kwargs.items()}
 
     try:
-        found = draw.rule(Arguments(given)) if draw.rule is not None else None
+        actual = draw.rule(Arguments(arguments)) if draw.rule is not None else None
     except UnclearError:
-        found = None
+        actual = None
 
-    assert list(agree(found, result)) == []
+    assert list(agree(actual, result)) == []
 
 
 def test_each_rule_says_what_the_example_gives():
     check_each(DRAW_METHODS, _check_rule)
 
 
-def test_a_negative_size_is_told():
+def test_a_negative_size_is_reported():
     with pytest.raises(MisfitError, match="-2"):
         DRAWS["normal"].rule(Arguments({"size": known_of(-2)}))

@@ -51,14 +51,14 @@ def _check_rule(line):
     assert check_rule(line)[1] == []
 
 
-def test_choices_that_do_not_fit_their_conditions_are_told():
-    given = {"condlist": known_of([np.ones(3, bool)]), "choicelist": known_of([np.ones(2)])}
+def test_choices_that_do_not_fit_their_conditions_are_reported():
+    arguments = {"condlist": known_of([np.ones(3, bool)]), "choicelist": known_of([np.ones(2)])}
 
     with pytest.raises(MisfitError, match="cannot be broadcast"):
-        OPERATORS["select"].rule(Arguments(given))
+        OPERATORS["select"].rule(Arguments(arguments))
 
 
 def test_nearly_equal_parts_have_lengths():
-    found, _ = check_rule("array_split(arange(7), 3)")
+    actual, _ = check_rule("array_split(arange(7), 3)")
 
-    assert found == tuple(Known("int64", (length,)) for length in (3, 2, 2))
+    assert actual == tuple(Known("int64", (length,)) for length in (3, 2, 2))

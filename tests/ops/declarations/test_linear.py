@@ -9,7 +9,9 @@ from tests.support.sampling import known_of
 
 
 def _rule(name, **arguments):
-    return OPERATORS[name].rule(Arguments({key: known_of(one) for key, one in arguments.items()}))
+    return OPERATORS[name].rule(
+        Arguments({key: known_of(argument) for key, argument in arguments.items()})
+    )
 
 
 @pytest.mark.parametrize(
@@ -22,13 +24,13 @@ def _rule(name, **arguments):
         ("svd", {"a": np.ones((2, 2), np.float16)}, "float16"),
     ],
 )
-def test_what_no_values_can_mend_is_told(name, arguments, part):
+def test_what_no_values_can_mend_is_reported(name, arguments, part):
     with pytest.raises(MisfitError, match=part):
         _rule(name, **arguments)
 
 
 def test_all_results_of_a_decomposition_are_known():
-    assert [one.shape for one in _rule("svd", a=np.ones((4, 2)), full_matrices=False)] == [
+    assert [known.shape for known in _rule("svd", a=np.ones((4, 2)), full_matrices=False)] == [
         (4, 2),
         (2,),
         (2, 2),

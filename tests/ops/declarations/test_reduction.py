@@ -9,10 +9,12 @@ from tests.support.sampling import known_of
 
 
 def _rule(name, **arguments):
-    return OPERATORS[name].rule(Arguments({key: known_of(one) for key, one in arguments.items()}))
+    return OPERATORS[name].rule(
+        Arguments({key: known_of(argument) for key, argument in arguments.items()})
+    )
 
 
-def test_an_axis_that_is_not_there_is_told():
+def test_an_axis_that_is_not_there_is_reported():
     with pytest.raises(MisfitError, match="no axis 2"):
         _rule("sum", a=np.ones((2, 3)), axis=2)
 

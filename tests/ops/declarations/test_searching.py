@@ -9,7 +9,9 @@ from tests.support.sampling import known_of
 
 
 def _rule(name, **arguments):
-    return OPERATORS[name].rule(Arguments({key: known_of(one) for key, one in arguments.items()}))
+    return OPERATORS[name].rule(
+        Arguments({key: known_of(argument) for key, argument in arguments.items()})
+    )
 
 
 def test_floats_are_no_indices():

@@ -14,21 +14,23 @@ from tests.support.tables import check_each, each_case
 
 
 def _rule(name, **arguments):
-    return OPERATORS[name].rule(Arguments({key: known_of(one) for key, one in arguments.items()}))
+    return OPERATORS[name].rule(
+        Arguments({key: known_of(argument) for key, argument in arguments.items()})
+    )
 
 
 def _check_rule(operator):
     result, args, kwargs = run_line(operator.example)
     names = operator.parameters.positional
-    given = {name: known_of(one) for name, one in zip(names, args, strict=False)}
-    given |= {name: known_of(one) for name, one in kwargs.items()}
+    arguments = {name: known_of(argument) for name, argument in zip(names, args, strict=False)}
+    arguments |= {name: known_of(kwarg) for name, kwarg in kwargs.items()}
 
-    found = operator.rule(Arguments(given))
+    actual = operator.rule(Arguments(arguments))
 
     if operator.results == 0:
-        assert found.dtype == NONE
+        assert actual.dtype == NONE
     else:
-        assert list(agree(found, result)) == []
+        assert list(agree(actual, result)) == []
 
 
 def test_each_rule_says_what_the_example_gives():
@@ -45,13 +47,13 @@ def test_each_rule_says_what_the_example_gives():
         (1.0, np.arange(1), "one segment for each row"),
     ],
 )
-def test_segments_that_do_not_fit_are_told(name, values, segments, part):
+def test_segments_that_do_not_fit_are_reported(name, values, segments, part):
     with pytest.raises(MisfitError, match=part):
         _rule(name, values=values, segments=segments, num_segments=4)
 
 
 @pytest.mark.parametrize("name", ["index_add", "add_at", "maximum_at"])
-def test_values_that_do_not_fit_at_indices_are_told(name):
+def test_values_that_do_not_fit_at_indices_are_reported(name):
     with pytest.raises(MisfitError, match="do not fit into"):
         _rule(name, a=np.ones((5, 2)), indices=np.arange(3), values=np.ones((2, 2)))
 

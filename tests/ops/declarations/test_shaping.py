@@ -9,7 +9,9 @@ from tests.support.sampling import known_of
 
 
 def _rule(name, **arguments):
-    return OPERATORS[name].rule(Arguments({key: known_of(one) for key, one in arguments.items()}))
+    return OPERATORS[name].rule(
+        Arguments({key: known_of(argument) for key, argument in arguments.items()})
+    )
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,6 @@ def _rule(name, **arguments):
         ("split", {"ary": np.ones(5), "indices_or_sections": 2}, "equal parts"),
     ],
 )
-def test_what_no_values_can_mend_is_told(name, arguments, part):
+def test_what_no_values_can_mend_is_reported(name, arguments, part):
     with pytest.raises(MisfitError, match=part):
         _rule(name, **arguments)

@@ -50,11 +50,11 @@ def _check_rule(line):
     assert check_rule(line)[1] == []
 
 
-def test_right_sides_that_do_not_fit_are_told():
-    given = {"a": known_of(np.ones((4, 2))), "b": known_of(np.ones(3))}
+def test_right_sides_that_do_not_fit_are_reported():
+    arguments = {"a": known_of(np.ones((4, 2))), "b": known_of(np.ones(3))}
 
     with pytest.raises(MisfitError, match="differ in their rows"):
-        OPERATORS["lstsq"].rule(Arguments(given))
+        OPERATORS["lstsq"].rule(Arguments(arguments))
 
 
 def test_a_transform_of_real_numbers_has_half_the_items():

@@ -37,10 +37,14 @@ def test_a_module_may_import_its_neighbours(tmp_path):
 
 
 def test_a_module_of_that_name_from_another_folder_is_not_taken_for_it(tmp_path):
-    one = folder(tmp_path / "one", imports_same="def f(): return 1")
-    two = folder(tmp_path / "two", imports_same="def f(): return 2")
+    first = folder(tmp_path / "one", imports_same="def f(): return 1")
+    second = folder(tmp_path / "two", imports_same="def f(): return 2")
 
-    assert [load_callable("imports_same:f", where)() for where in (one, two, one)] == [1, 2, 1]
+    assert [load_callable("imports_same:f", where)() for where in (first, second, first)] == [
+        1,
+        2,
+        1,
+    ]
 
 
 def test_the_same_module_is_loaded_once(tmp_path):

@@ -49,7 +49,7 @@ def interpreted(op: Any, blobs: dict[str, Any]) -> None:
     if len(op.targets) == 1:
         values = [copied(value_of(op.value, blobs))]
     else:
-        values = [copied(one) for one in value_of(op.value, blobs)]
+        values = [copied(value) for value in value_of(op.value, blobs)]
     for target, value in zip(op.targets, values, strict=True):
         if isinstance(target, NameTarget):
             blobs[target.name] = value
@@ -85,10 +85,10 @@ def value_of(tree: e.Expr, blobs: dict[str, Any]) -> Any:
         case e.Index():
             return value_of(tree.value, blobs)[value_of(tree.index, blobs)]
         case e.Slice():
-            ends = (tree.start, tree.stop, tree.step)
-            return slice(*(None if one is None else value_of(one, blobs) for one in ends))
+            bounds = (tree.start, tree.stop, tree.step)
+            return slice(*(None if end is None else value_of(end, blobs) for end in bounds))
         case e.Sequence():
-            return tuple(value_of(one, blobs) for one in tree.items)
+            return tuple(value_of(item, blobs) for item in tree.items)
         case e.Call():
             return np.reshape(value_of(tree.args[0], blobs), (3, 3))
     raise AssertionError(tree)
@@ -100,8 +100,8 @@ def programs(draw: Any) -> tuple[Any, ...]:
     arrays = st.sampled_from(("a", "b", "c"))
 
     def array(depth: int = 0) -> e.Expr:
-        form = draw(st.integers(0, 7 if depth < 2 else 1))
-        match form:
+        choice = draw(st.integers(0, 7 if depth < 2 else 1))
+        match choice:
             case 0 | 1:
                 return e.Name(draw(arrays))
             case 2:
@@ -155,8 +155,8 @@ def fresh_blobs() -> dict[str, Any]:
 @given(programs(), st.sets(st.sampled_from(NAMES)), st.booleans(), st.sampled_from((0, 0, 1, 3)))
 def test_code_agrees_with_an_interpreter(program, shared, lives_on, passes):
     expected = fresh_blobs()
-    for one in program * (passes or 1):
-        interpreted(one, expected)
+    for statement in program * (passes or 1):
+        interpreted(statement, expected)
     steps: tuple[Any, ...] = (Net(program),)
     if passes:
         steps = (Loop(e.Const(passes), steps, "e/t/loop"),)
@@ -209,7 +209,7 @@ def test_a_traceback_shows_the_files_and_lines_of_the_spec():
         bench.do(Net((first, second)))
 
     frames = traceback.extract_tb(caught.value.__cause__.__traceback__)
-    assert [(one.filename, one.lineno) for one in frames if one.filename == "job.yaml"] == [
+    assert [(frame.filename, frame.lineno) for frame in frames if frame.filename == "job.yaml"] == [
         ("job.yaml", 14)
     ]
     fault = caught.value.faults[0]
@@ -280,13 +280,13 @@ def test_errors_are_the_callers():
         evaluate(Name("x"), read)
 
 
-def test_nothing_is_told_of_nan_and_infinity():
+def test_an_expression_that_gives_nan_does_not_warn():
     assert np.isnan(evaluate(expr("sum(zeros(1) / 0)"), read))
 
 
 def test_equal_looking_constants_are_not_confused():
-    values = [evaluate(Binary(SHIFT, "*", Const(one)), read) for one in (1, True, 1.0)]
-    ints = [evaluate(Const(one), read) for one in (1, True, 1.0)]
+    values = [evaluate(Binary(SHIFT, "*", Const(value)), read) for value in (1, True, 1.0)]
+    ints = [evaluate(Const(value), read) for value in (1, True, 1.0)]
 
     assert values == [0.5] * 3
-    assert [type(one) for one in ints] == [int, bool, float]
+    assert [type(number) for number in ints] == [int, bool, float]

@@ -25,8 +25,8 @@ def shared(request):
 
 @pytest.fixture
 def bench():
-    with Bench(n=3, k=0, seen=np.zeros(9, np.int64)) as one:
-        yield one
+    with Bench(n=3, k=0, seen=np.zeros(9, np.int64)) as step_bench:
+        yield step_bench
 
 
 def loop(count, *parts, path=LOOP):
@@ -150,7 +150,7 @@ def test_stop_in_a_plain_body_ends_it_once(bench, shared):
     assert bench.do("k += 1", stop("True", "e/t"), "k = 99", shared=shared)["k"] == 1
 
 
-def test_a_guard_tells_whether_it_was_stopped(bench, shared):
+def test_a_guard_flag_is_true_after_a_stop(bench, shared):
     body = steps("k += 1", stop("n == 3", "e/t/guard"), "k = 99")
     blobs = bench.do(Guard("was", body, "e/t/guard"), "k += 10", shared=shared)
     assert (blobs["was"], blobs["k"]) == (True, 11)
@@ -183,7 +183,7 @@ def test_a_guard_that_ends_the_task_writes_names_back(bench):
     assert (blobs["k"], blobs["was"]) == (5, True)
 
 
-def test_a_stop_of_a_block_further_out_goes_on(bench):
+def test_a_stop_of_an_outer_block_passes_through(bench):
     with pytest.raises(StopBlock) as caught:
         bench.do(loop("2", stop(None, "somewhere/else")))
 
@@ -227,9 +227,9 @@ def test_blocks_may_be_nested_deeper_than_python_allows(bench, shared):
 def test_the_pass_of_any_loop_around_can_be_read_however_deep(bench, shared, depth):
     # 'iter' is that of the loop with the path LOOP, which runs three times.
     body = steps("k += iter")
-    for around in reversed(range(12)):
-        chosen = around == depth
-        body = (Loop(Const(3 if chosen else 1), body, LOOP if chosen else f"e/t/l{around}"),)
+    for level in reversed(range(12)):
+        chosen = level == depth
+        body = (Loop(Const(3 if chosen else 1), body, LOOP if chosen else f"e/t/l{level}"),)
 
     assert bench.do(*body, shared=shared)["k"] == 3
 
@@ -270,7 +270,7 @@ def test_a_loop_of_expressions_sees_a_cancel_before_the_next_pass(bench, count):
     assert bench.blobs["k"] == 3
 
 
-def test_a_cancelled_loop_does_not_go_on_behind_it(bench):
+def test_steps_after_a_cancelled_loop_do_not_run(bench):
     bench.run.body.cancel()
 
     with pytest.raises(CancelledError):

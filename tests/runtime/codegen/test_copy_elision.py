@@ -14,10 +14,10 @@ from tests.support.tables import each_case
 
 
 def moved(*parts, temporaries=("t",)):
-    made = steps(*parts)
-    found = find_moves(made, frozenset(temporaries))
-    nets = [step for step in made if hasattr(step, "ops")]
-    return [i for one in nets for i, op in enumerate(one.ops) if id(op) in found.ops]
+    body = steps(*parts)
+    move_plan = find_moves(body, frozenset(temporaries))
+    nets = [step for step in body if hasattr(step, "ops")]
+    return [i for net in nets for i, op in enumerate(net.ops) if id(op) in move_plan.ops]
 
 
 @each_case(
@@ -58,11 +58,11 @@ def test_a_name_that_other_steps_use_is_not_handed_on():
     ],
 )
 def test_a_temporary_ends_with_its_last_use(text, expected):
-    made = net(text)
-    last_used = find_moves((made,), frozenset({"t", "u"})).last_used
+    body = net(text)
+    last_used = find_moves((body,), frozenset({"t", "u"})).last_used
 
     assert {
-        made.ops.index(op): last_used[id(op)] for op in made.ops if id(op) in last_used
+        body.ops.index(op): last_used[id(op)] for op in body.ops if id(op) in last_used
     } == expected
 
 
@@ -73,14 +73,14 @@ def test_an_operator_that_occurs_twice_has_no_last_use():
 
 
 def run(text, **blobs):
-    made = (net(text),)
+    body = (net(text),)
     with Bench(**blobs) as bench:
         names = BlockNames(
-            {}, frozenset(), frozenset(blobs), frozenset(collect_usage(made).changed)
+            {}, frozenset(), frozenset(blobs), frozenset(collect_usage(body).changed)
         )
         from jobrun.runtime.codegen.compiler import compile_block  # noqa: PLC0415
 
-        compile_block(made, "e/t", names, lambda step: None).run(bench.frame)
+        compile_block(body, "e/t", names, lambda step: None).run(bench.frame)
         return bench.blobs
 
 

@@ -32,8 +32,8 @@ def test_reductions_are_numpys(name, dtype):
     for array in arrays(dtype):
         axes = [None, *range(-array.ndim, array.ndim)]
         for axis, keepdims in itertools.product(axes, (False, True)):
-            found = ours(array, axis=axis, keepdims=keepdims)
-            assert same_bits(found, numpys(array, axis=axis, keepdims=keepdims)), (array, axis)
+            actual = ours(array, axis=axis, keepdims=keepdims)
+            assert same_bits(actual, numpys(array, axis=axis, keepdims=keepdims)), (array, axis)
         assert same_bits(ours(array), numpys(array))
 
 
@@ -50,7 +50,7 @@ def test_nothing_has_no_smallest_item(name):
 
 
 @pytest.mark.parametrize("array", [np.zeros(0), np.zeros((0, 3))])
-def test_the_mean_of_nothing_is_told_as_numpy_does(array):
+def test_the_mean_of_an_empty_array_warns_like_numpy(array):
     with pytest.warns(RuntimeWarning, match="Mean of empty slice"), np.errstate(all="ignore"):
         assert np.isnan(choose_function("mean", 1, ())(array))
 

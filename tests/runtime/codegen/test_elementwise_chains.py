@@ -32,11 +32,11 @@ SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-310, 1e308, 0.5, 1.0,
 
 
 def numbers(shape, dtype="float64"):
-    found = RNG.normal(size=shape) * 3
-    flat = found.reshape(-1)
+    actual = RNG.normal(size=shape) * 3
+    flat = actual.reshape(-1)
     flat[::3] = np.resize(SPECIAL, len(flat[::3]))
     with np.errstate(all="ignore"):
-        return found.astype(dtype)
+        return actual.astype(dtype)
 
 
 VALUES = {
@@ -80,8 +80,8 @@ PARTS = ("a[1:] > 0", "1 - a[:, None]", "2 / a[..., 1:]", "1 / (1 - a[1:, :])", 
 
 @pytest.fixture
 def bench():
-    with Bench() as one:
-        yield one
+    with Bench() as step_bench:
+        yield step_bench
 
 
 def written(text, a, b):
@@ -102,15 +102,15 @@ def check(bench, text, a, b):
         for shared, do in itertools.product(("", None), ways):
             bench.blobs.update(a=a.copy(order="K") if isinstance(a, np.ndarray) else a, b=b)
             if isinstance(wanted, Exception):
-                with pytest.raises(TaskFailedError) as found:
+                with pytest.raises(TaskFailedError) as actual:
                     do(net(f"x = {text}"), shared=shared)
-                assert str(wanted).partition("\n")[0] in str(found.value)
+                assert str(wanted).partition("\n")[0] in str(actual.value)
                 continue
-            made = do(net(f"x = {text}"), shared=shared)
-            assert same_bits(made["x"], wanted)
-            assert same_bits(made["a"], a)
+            created = do(net(f"x = {text}"), shared=shared)
+            assert same_bits(created["x"], wanted)
+            assert same_bits(created["a"], a)
             if isinstance(wanted, np.ndarray):
-                assert made["x"].flags.c_contiguous == wanted.flags.c_contiguous
+                assert created["x"].flags.c_contiguous == wanted.flags.c_contiguous
 
 
 @pytest.mark.parametrize("text", thinned((*PRODUCTS, *OTHERS, *PARTS), 3))
@@ -135,7 +135,7 @@ def test_numbers_stay_what_numpy_makes_of_them(bench, text):
         ("sin(y) * 2 + 1", "sin(y)", "multiply add"),
     ],
 )
-def test_what_belongs_to_nobody_is_used_again(text, base, ufuncs):
+def test_memory_without_another_reference_is_reused(text, base, ufuncs):
     spine = find_reuse_chain(expr(text))
 
     assert spine.reuses
@@ -171,11 +171,11 @@ def test_pythons_numbers_are_not_looked_at(text):
         ("(x + y) * 0.5", "x + y", "multiply"),
     ],
 )
-def test_names_count_as_arrays_where_they_mostly_are(text, base, ufuncs):
-    found = find_reuse_chain(expr(text), names=True)
+def test_names_count_as_arrays_in_record_loops(text, base, ufuncs):
+    reuse_chain = find_reuse_chain(expr(text), names=True)
 
-    assert found.base == expr(base)
-    assert [link.ufunc.__name__ for link in found.links] == ufuncs.split()
+    assert reuse_chain.base == expr(base)
+    assert [link.ufunc.__name__ for link in reuse_chain.links] == ufuncs.split()
 
 
 def test_a_batch_is_scaled_in_one_array_of_its_own(bench):
@@ -226,8 +226,8 @@ def test_what_numpy_warns_of_has_the_place_of_the_statement(bench):
     with bench.notices.errstate():
         bench.do(net("x = 1 / (a @ b); y = 1 / (1 - exp(a @ b)) "))
 
-    told = [one.text for one in bench.events if isinstance(one, Noted)]
-    assert [text.split(";")[0] for text in told] == [
+    warnings = [event.text for event in bench.events if isinstance(event, Noted)]
+    assert [text.split(";")[0] for text in warnings] == [
         "divide by zero in e/t/steps[0]",
         "divide by zero in e/t/steps[1]",
     ]
@@ -237,10 +237,10 @@ def test_a_result_in_anothers_memory_is_the_blobs_own(bench):
     bench.blobs.update(a=numbers((5, 2)), b=numbers(2))
 
     with np.errstate(all="ignore"):
-        made = bench.do(net("x = 1 + exp(a @ b); y = x; z = 1 + exp(a @ b); x += 1"))
+        created = bench.do(net("x = 1 + exp(a @ b); y = x; z = 1 + exp(a @ b); x += 1"))
 
-    assert same_bits(made["y"], made["z"])
-    assert made["x"].base is None
+    assert same_bits(created["y"], created["z"])
+    assert created["x"].base is None
 
 
 def test_nothing_is_held_on_to(bench):
@@ -264,7 +264,9 @@ def test_nothing_is_held_on_to(bench):
 def program(text):
     chain = build_chain(expr(text))
     leaves = [getattr(leaf, "name", type(leaf).__name__) for leaf in chain.leaves]
-    return leaves, [(one.ufunc.__name__, one.operands) for one in chain.instructions]
+    return leaves, [
+        (instruction.ufunc.__name__, instruction.operands) for instruction in chain.instructions
+    ]
 
 
 def test_a_chain_is_a_program_over_its_leaves():

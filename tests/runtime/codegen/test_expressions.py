@@ -16,7 +16,7 @@ from jobrun.testing.graphs import expr, ref
 from tests.support.tables import each_case
 
 
-def made(tree, names=None):
+def build_python(tree, names=None):
     return ExpressionBuilder(names or Globals(), lambda leaf: load(f"v_{leaf.name}")).of(tree)
 
 
@@ -37,12 +37,12 @@ def made(tree, names=None):
     ],
 )
 def test_trees_become_pythons(text, python):
-    assert ast.unparse(made(expr(text))) == ast.unparse(ast.parse(python))
+    assert ast.unparse(build_python(expr(text))) == ast.unparse(ast.parse(python))
 
 
 def test_objects_are_bound_once_by_name():
     names = Globals()
-    made(expr("exp(a) + exp(b)"), names)
+    build_python(expr("exp(a) + exp(b)"), names)
 
     assert [name for name in names.table if name != "__builtins__"] == ["_op_0"]
     assert names.table["__builtins__"] == {"__import__": import_numpy_module}
@@ -57,7 +57,7 @@ def test_numpy_alone_is_imported():
 
 @pytest.mark.parametrize("text", ["a ** b", "9 ** 999", "a << 2"])
 def test_what_may_grow_without_bound_is_bounded(text):
-    assert isinstance(made(expr(text)), ast.Call)
+    assert isinstance(build_python(expr(text)), ast.Call)
 
 
 @each_case(
@@ -70,7 +70,7 @@ def test_what_may_grow_without_bound_is_bounded(text):
 )  # fmt: skip
 def test_nothing_but_known_names_reaches_python(tree):
     with pytest.raises((ValueError, KeyError)):
-        made(tree)
+        build_python(tree)
 
 
 def test_an_output_read_is_an_outputs_identity():

@@ -63,21 +63,21 @@ def written(text, **values):
 
 
 def numbers(shape, dtype="float64"):
-    found = RNG.normal(size=shape) * 3
-    flat = found.reshape(-1)
+    actual = RNG.normal(size=shape) * 3
+    flat = actual.reshape(-1)
     flat[::997] = np.resize(SPECIAL, len(flat[::997]))
     if np.dtype(dtype).kind in "iu":
         return RNG.integers(1, 100, size=shape).astype(dtype)
-    return found.astype(dtype)
+    return actual.astype(dtype)
 
 
 def check(text, *, in_pieces=True, **values):
-    found, was = computed(text, **values)
-    assert same_bits(found, written(text, **values))
+    actual, was = computed(text, **values)
+    assert same_bits(actual, written(text, **values))
     assert was is in_pieces
-    if isinstance(found, np.ndarray):
-        assert found.base is None
-    return found
+    if isinstance(actual, np.ndarray):
+        assert actual.base is None
+    return actual
 
 
 @each_case("dtype", ["float64", "float32", "float16", "complex128"])
@@ -90,8 +90,8 @@ def test_numbers_beside_a_large_array(dtype, m):
 def test_a_number_that_a_dtype_cannot_hold_is_what_numpy_makes_of_it(m):
     x = numbers(COUNT, "float32")
     with np.errstate(all="ignore"):
-        found, _ = computed("x * m + 1 - m", x=x, m=m)
-        assert same_bits(found, written("x * m + 1 - m", x=x, m=m))
+        actual, _ = computed("x * m + 1 - m", x=x, m=m)
+        assert same_bits(actual, written("x * m + 1 - m", x=x, m=m))
 
 
 @each_case(
@@ -138,8 +138,8 @@ def test_every_operator_gives_an_item_the_same_bits_in_a_piece(name, dtype):
         with pytest.raises(TypeError):
             computed(text, x=x, m=m)
         return
-    found, _ = computed(text, x=x, m=m)
-    assert same_bits(found, written(text, x=x, m=m))
+    actual, _ = computed(text, x=x, m=m)
+    assert same_bits(actual, written(text, x=x, m=m))
 
 
 @each_case(
@@ -206,9 +206,9 @@ def test_a_chain_of_arrays_in_two_axis_orders_gives_the_order_of_the_expression(
     # From some size on numpy writes into what has no name.
     for size, kinds, text in itertools.product((40, 400), ("dd", "df", "fd", "di"), texts):
         x, m = numbers((size, 300), kinds[0]), numbers((300, size), kinds[1]).T
-        found, _ = computed(text, x=x, m=m)
-        assert same_bits(found, written(text, x=x, m=m)), text
-        assert found.strides == written(text, x=x, m=m).strides, text
+        actual, _ = computed(text, x=x, m=m)
+        assert same_bits(actual, written(text, x=x, m=m)), text
+        assert actual.strides == written(text, x=x, m=m).strides, text
 
 
 def test_a_chain_that_did_not_fit_is_looked_at_again_after_a_while():
@@ -252,8 +252,8 @@ def test_a_chain_over_arrays_with_gaps_gives_the_bits_of_the_expression(kinds):
     before = x.copy(), m.copy()
 
     for text in (TEXT, "(x + 1) * m - (x + 1) / 3", "(x * 2 < m * 3) + x - m", "-(x - m) + m[0]"):
-        found, _ = computed_with_parts(text, x=x, m=m, s=2.0)
-        assert same_bits(found, written(text, x=x, m=m, s=2.0)), text
+        actual, _ = computed_with_parts(text, x=x, m=m, s=2.0)
+        assert same_bits(actual, written(text, x=x, m=m, s=2.0)), text
     assert same_bits(x, before[0])
     assert same_bits(m, before[1])
 
@@ -261,22 +261,22 @@ def test_a_chain_over_arrays_with_gaps_gives_the_bits_of_the_expression(kinds):
 @pytest.mark.parametrize("kinds", ["dd", "df", "di", "fd", "dD"])
 def test_rows_with_gaps_between_them_are_computed_in_pieces(kinds):
     x, m = (numbers((1030, 410), np.dtype(kind)) for kind in kinds)
-    left, right, row = x[1:-1, :-2], m[2:, 1:-1], m[0, :-2]
+    lhs, rhs, row = x[1:-1, :-2], m[2:, 1:-1], m[0, :-2]
 
-    found = check(TEXT, x=left, m=right, s=2.0)
-    check("(x + m) * 2 - x * s", x=left, m=row, s=right)
+    actual = check(TEXT, x=lhs, m=rhs, s=2.0)
+    check("(x + m) * 2 - x * s", x=lhs, m=row, s=rhs)
 
-    assert found.flags.c_contiguous
+    assert actual.flags.c_contiguous
 
 
 @pytest.mark.parametrize("part", [np.s_[::-1, 1:-1], np.s_[:, ::-1], np.s_[:, ::2]])
 def test_other_gaps_leave_a_chain_as_it_is_written(part):
     x = numbers((1030, 410))[part]
 
-    found, was = computed(TEXT, x=x, m=x, s=2.0)
+    actual, was = computed(TEXT, x=x, m=x, s=2.0)
 
-    assert same_bits(found, written(TEXT, x=x, m=x, s=2.0))
-    assert found.strides == written(TEXT, x=x, m=x, s=2.0).strides
+    assert same_bits(actual, written(TEXT, x=x, m=x, s=2.0))
+    assert actual.strides == written(TEXT, x=x, m=x, s=2.0).strides
     assert not was
 
 
@@ -322,7 +322,7 @@ def test_a_result_in_the_memory_of_what_it_replaces(crew, text, dtype, shape):
             assert all(same_bits(bench.blobs[name], values[name]) for name in "xcr")
 
 
-def test_an_array_that_somebody_has_stays_what_it_was():
+def test_an_array_with_another_reference_is_not_overwritten():
     x, m = numbers((COUNT,)), numbers((COUNT,))
     keep = m.copy()
     for holder in (lambda: m, lambda: [m], lambda: m[1:], lambda: memoryview(m), lambda: ref(m)):
@@ -366,7 +366,7 @@ def test_what_a_name_held_before_is_there_again_where_nothing_came_for_it():
         assert bench.blobs["y"] == 3
 
 
-def test_nothing_is_replaced_where_somebody_may_look_at_it_after_a_failure():
+def test_no_array_is_overwritten_that_is_visible_after_a_failure():
     with Bench(m=numbers((COUNT,)), x=numbers((COUNT,))) as bench:
         before, keep = id(bench.blobs["m"]), bench.blobs["m"].copy()
 
@@ -393,9 +393,9 @@ def test_a_copy_of_what_is_replaced_keeps_its_value():
 
 @pytest.fixture
 def crew():
-    one = ThreadPool(nullcontext)
-    yield one
-    one.close()
+    pool = ThreadPool(nullcontext)
+    yield pool
+    pool.close()
 
 
 @pytest.mark.parametrize("shape", [(1_000_003,), (1009, 997), (3, 333_333)])
@@ -408,11 +408,11 @@ def test_two_threads_make_the_same_bits(crew, shape, dtype):
         started.append(work)
         crew.start(work, done)
 
-    found, was = computed(TEXT, start_thread=start, **values)
+    actual, was = computed(TEXT, start_thread=start, **values)
 
     assert was
     assert started
-    assert same_bits(found, written(TEXT, **values))
+    assert same_bits(actual, written(TEXT, **values))
 
 
 def test_little_is_not_worth_another_thread():

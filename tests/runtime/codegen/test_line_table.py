@@ -17,13 +17,13 @@ PLACES = tuple(StepLocation(f"e/t/steps[{index}]", Origin("job.yaml", 7, 5)) for
 def code_of(*lines: str):
     body = []
     for number, line in enumerate(lines):
-        made = ast.parse(line).body
-        for node in ast.walk(ast.Module(made, [])):
+        nodes = ast.parse(line).body
+        for node in ast.walk(ast.Module(nodes, [])):
             for name in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
                 if hasattr(node, name):
                     delattr(node, name)
-        locate(made, PLACES[number].origin, number)
-        body += made
+        locate(nodes, PLACES[number].origin, number)
+        body += nodes
     return compile(ast.fix_missing_locations(ast.Module(body, [])), "job.yaml", "exec")
 
 
@@ -56,7 +56,7 @@ def test_what_has_a_place_keeps_it():
     assert inner[0].lineno == 3
 
 
-def test_without_columns_the_line_tells_the_place():
+def test_without_columns_the_line_determines_the_location():
     script = (
         "from tests.runtime.codegen.test_line_table import *\n"
         "places = (StepLocation('a', Origin('f', 1)), StepLocation('b', Origin('f', 2)))\n"

@@ -10,19 +10,19 @@ from jobrun.testing.graphs import call, expr, group, report, setup, steps, task
 
 def test_what_a_callable_may_change_is_opaque_wherever_it_is_called():
     deep = If(((expr("x"), steps(call("m:f", a="deep", b="read", inout="a"))),), (), "e/t/if")
-    one = task(
+    task_ = task(
         "t",
         Loop(expr("3"), (deep,), "e/t/loop"),
         "w += 1",
         setup=(setup([call("m:f", a="first", inout="a")], [call("m:f", a="last", inout="a")]),),
         reports=(report(call("m:f", a="beside", inout="a")),),
     )
-    around = NodeSetup("local", setup([call("m:f", a="node", inout="a")]))
-    told = NodeReport("local", report(call("m:f", a="node_report", inout="a")))
+    node_setup = NodeSetup("local", setup([call("m:f", a="node", inout="a")]))
+    node_report = NodeReport("local", report(call("m:f", a="node_report", inout="a")))
 
-    found = find_opaque_names(group(one, setup=(around,), reports=(told,)))
+    opaque_names = find_opaque_names(group(task_, setup=(node_setup,), reports=(node_report,)))
 
-    assert found == {"local": {"deep", "first", "last", "beside", "node", "node_report"}}
+    assert opaque_names == {"local": {"deep", "first", "last", "beside", "node", "node_report"}}
 
 
 def test_what_a_hogwild_task_changes_is_opaque():
@@ -32,6 +32,6 @@ def test_what_a_hogwild_task_changes_is_opaque():
 
 
 def test_what_other_nodes_do_does_not_count():
-    one = task("t", call("m:f", a="w", inout="a"), node="a")
+    task_ = task("t", call("m:f", a="w", inout="a"), node="a")
 
-    assert find_opaque_names(group(one, task("u", node="b"))) == {"a": {"w"}, "b": set()}
+    assert find_opaque_names(group(task_, task("u", node="b"))) == {"a": {"w"}, "b": set()}

@@ -18,78 +18,78 @@ def _task(*lines):
 
 
 def test_each_step_counts_its_runs(tmp_path):
-    found = Metered(tmp_path, _task("n = 1", "n += 2", "{log: hi}", "x = x + 1"), runs=3)
+    metered = Metered(tmp_path, _task("n = 1", "n += 2", "{log: hi}", "x = x + 1"), runs=3)
 
-    assert found.calls() == {"steps[0]": 3, "steps[1]": 3, "steps[2]": 3, "steps[3]": 3}
-    assert not any(step.estimated for step in found.steps.values())
+    assert metered.calls() == {"steps[0]": 3, "steps[1]": 3, "steps[2]": 3, "steps[3]": 3}
+    assert not any(step.estimated for step in metered.steps.values())
 
 
 def test_branches_count_what_was_taken(tmp_path):
     choice = "{if: iter < 2, then: [n = 1], elif: [{if: iter < 7, then: [n = 2]}], else: [n = 3]}"
-    found = Metered(tmp_path, _task(f"{{loop: 10, steps: [{choice}, {{log: hi}}]}}")).calls()
+    actual = Metered(tmp_path, _task(f"{{loop: 10, steps: [{choice}, {{log: hi}}]}}")).calls()
 
-    assert found["steps[0].steps[0]"] == 10
-    assert found["steps[0].steps[0].then[0]"] == 2
-    assert found["steps[0].steps[0].elif[0].then[0]"] == 5
-    assert found["steps[0].steps[0].else[0]"] == 3
+    assert actual["steps[0].steps[0]"] == 10
+    assert actual["steps[0].steps[0].then[0]"] == 2
+    assert actual["steps[0].steps[0].elif[0].then[0]"] == 5
+    assert actual["steps[0].steps[0].else[0]"] == 3
 
 
 def test_what_a_stop_leaves_out_is_not_counted(tmp_path):
     inner = "{loop: forever, steps: [n += 1, {stop_if: n >= 3}, {log: hi}]}"
-    found = Metered(tmp_path, _task(inner, "stop", "n = 0")).calls()
+    actual = Metered(tmp_path, _task(inner, "stop", "n = 0")).calls()
 
-    assert found["steps[0].steps[0]"] == 3
-    assert found["steps[0].steps[1]"] == 3
-    assert found["steps[0].steps[2]"] == 2
-    assert (found["steps[0]"], found["steps[1]"], found["steps[2]"]) == (1, 1, 0)
+    assert actual["steps[0].steps[0]"] == 3
+    assert actual["steps[0].steps[1]"] == 3
+    assert actual["steps[0].steps[2]"] == 2
+    assert (actual["steps[0]"], actual["steps[1]"], actual["steps[2]"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("passes", [0, 1, 31, 32, 33, 255, 256, 257, 1000, 20_000])
 @pytest.mark.parametrize("body", ["x += 1", "x += iter"])
 def test_passes_are_counted_to_the_last_however_few_are_looked_into(tmp_path, passes, body):
-    found = Metered(tmp_path, _task(f"{{loop: {passes}, steps: [{body}, n = n + 1]}}"))
+    metered = Metered(tmp_path, _task(f"{{loop: {passes}, steps: [{body}, n = n + 1]}}"))
 
-    assert found.blobs["n"] == passes
-    assert found.calls()["steps[0].steps[0]"] == passes
-    assert found.calls()["steps[0].steps[1]"] == passes
+    assert metered.blobs["n"] == passes
+    assert metered.calls()["steps[0].steps[0]"] == passes
+    assert metered.calls()["steps[0].steps[1]"] == passes
 
 
 def test_passes_of_both_forms_of_a_loop_are_counted_to_the_last(tmp_path):
     steps = "{loop: 20000, steps: [n = n * 1]}, n = n + 0.5"
     epoch = _task(steps)
-    found = Metered(tmp_path, epoch, runs=2)
+    metered = Metered(tmp_path, epoch, runs=2)
 
-    assert found.blobs["n"] == 1.0
-    assert found.calls()["steps[0]"] == 2
-    assert found.calls()["steps[0].steps[0]"] == 40_000
-    assert not found.steps["epoch/t/steps[0].steps[0]"].estimated
+    assert metered.blobs["n"] == 1.0
+    assert metered.calls()["steps[0]"] == 2
+    assert metered.calls()["steps[0].steps[0]"] == 40_000
+    assert not metered.steps["epoch/t/steps[0].steps[0]"].estimated
 
 
 def test_small_loops_in_a_loop_are_counted_to_the_last(tmp_path):
     inner = "{loop: 7, steps: [n += 1, {if: n > 0, then: [x += 1]}]}"
-    found = Metered(tmp_path, _task(f"{{loop: 300, steps: [{inner}]}}")).calls()
+    actual = Metered(tmp_path, _task(f"{{loop: 300, steps: [{inner}]}}")).calls()
 
-    assert found["steps[0].steps[0]"] == 300
-    assert found["steps[0].steps[0].steps[0]"] == 2100
-    assert found["steps[0].steps[0].steps[1].then[0]"] == 2100
+    assert actual["steps[0].steps[0]"] == 300
+    assert actual["steps[0].steps[0].steps[0]"] == 2100
+    assert actual["steps[0].steps[0].steps[1].then[0]"] == 2100
 
 
-def test_what_is_not_passed_each_time_is_said_to_be_an_estimate(tmp_path):
+def test_calls_in_passes_that_are_not_timed_are_estimates(tmp_path):
     body = "n += 1, {if: n % 3 == 0, then: [x += 1]}"
-    found = Metered(tmp_path, _task(f"{{loop: 100000, steps: [{body}]}}"))
-    step = found.steps["epoch/t/steps[0].steps[1].then[0]"]
+    metered = Metered(tmp_path, _task(f"{{loop: 100000, steps: [{body}]}}"))
+    step = metered.steps["epoch/t/steps[0].steps[1].then[0]"]
 
     assert step.estimated
     assert abs(step.calls - 33_333) < 2_000
-    assert found.blobs["x"][0] == 33_333
+    assert metered.blobs["x"][0] == 33_333
 
 
 def test_a_loop_left_early_has_an_estimate_of_its_passes(tmp_path):
     body = "n += 1, {stop_if: n == 9000}"
-    found = Metered(tmp_path, _task(f"{{loop: forever, steps: [{body}]}}"))
+    metered = Metered(tmp_path, _task(f"{{loop: forever, steps: [{body}]}}"))
 
-    assert found.blobs["n"] == 9000
-    assert abs(found.calls()["steps[0].steps[0]"] - 9000) <= 256 * SAMPLED
+    assert metered.blobs["n"] == 9000
+    assert abs(metered.calls()["steps[0].steps[0]"] - 9000) <= 256 * SAMPLED
 
 
 def test_most_passes_of_a_small_loop_have_no_laps():
@@ -99,7 +99,7 @@ def test_most_passes_of_a_small_loop_have_no_laps():
     with Bench(x=0) as bench:
         block = compile_block(body, "e/t", names, lambda _: None)
         objects = block.run.__globals__
-        (begin,) = (one for name, one in objects.items() if name.startswith("_begin_"))
+        (begin,) = (value for name, value in objects.items() if name.startswith("_begin_"))
         laps = begin(bench.frame)
 
         block.run(bench.frame)

@@ -27,8 +27,8 @@ MANY = expr("x > 1")
 
 @pytest.fixture
 def bench():
-    with Bench() as made:
-        yield made
+    with Bench() as step_bench:
+        yield step_bench
 
 
 class _Sink:
@@ -51,26 +51,29 @@ class _Sink:
         pass
 
 
-def _run(bench, body, *records, send=(), moved="", kept="", sinks=None):
+def _run(bench, body, *records, send=(), moved="", persistent="", sinks=None):
     """Run steps for records of a field x; send names in one queue for each text of ``send``.
 
     Returns:
         For each queue what was put into it, and the numbers that were skipped.
     """
-    made = steps(*body)
-    sent = [SentRecord(tuple(one.split()), frozenset(moved.split()), PLACE) for one in send]
+    created = steps(*body)
+    sent = [
+        SentRecord(tuple(names_text.split()), frozenset(moved.split()), PLACE)
+        for names_text in send
+    ]
     access = RecordAccess(("x",), tuple(sent), PLACE)
     names = BlockNames(
-        elsewhere=access.names | frozenset(kept.split()),
-        changed=frozenset(collect_usage(made).changed) | frozenset(moved.split()),
-        passing=access.names - frozenset(kept.split()),
+        elsewhere=access.names | frozenset(persistent.split()),
+        changed=frozenset(collect_usage(created).changed) | frozenset(moved.split()),
+        passing=access.names - frozenset(persistent.split()),
     )
-    block = compile_block(made, "e/t/record", names, Actions(names), records=access)
+    block = compile_block(created, "e/t/record", names, Actions(names), records=access)
     sinks = sinks or tuple(_Sink() for _ in send)
     source = GivenRecords(*records)
     plan = RecordPlan(lambda _: Streams(), by_record=False, body="e/t")
     run_records(plan, block, bench.frame, Streams(source, sinks))
-    return [one.put for one in sinks], [one.skipped for one in sinks]
+    return [sink.put for sink in sinks], [sink.skipped for sink in sinks]
 
 
 def _only_if_many(*then):
@@ -80,16 +83,16 @@ def _only_if_many(*then):
 def test_a_name_that_one_record_binds_is_unbound_in_the_next(bench):
     body = [_only_if_many("y = x"), "z = y"]
 
-    with pytest.raises(TaskFailedError, match="'y' does not exist") as found:
+    with pytest.raises(TaskFailedError, match="'y' does not exist") as actual:
         _run(bench, body, (2,), (1,))
 
-    assert found.value.faults[0].code == "E201"
+    assert actual.value.faults[0].code == "E201"
 
 
 def test_what_lives_on_goes_from_record_to_record(bench):
     bench.blobs["total"] = 0
 
-    _run(bench, ["total = total + x"], (1,), (2,), kept="total")
+    _run(bench, ["total = total + x"], (1,), (2,), persistent="total")
 
     assert bench.blobs["total"] == 3
 
@@ -102,7 +105,7 @@ def test_what_only_records_see_is_in_no_workspace(bench):
 
 
 def test_what_others_read_after_the_task_is_that_of_the_last_record(bench):
-    _run(bench, ["y = x * 2"], (1,), (2,), send=["y"], kept="x y")
+    _run(bench, ["y = x * 2"], (1,), (2,), send=["y"], persistent="x y")
 
     assert dict(bench.blobs) == {"x": 2, "y": 4}
 
@@ -118,13 +121,22 @@ class _LettingGo(_Sink):
         return put
 
 
-@pytest.mark.parametrize("kept", ["", "y"])
-def test_a_moved_array_is_the_receivers_alone(bench, kept):
+@pytest.mark.parametrize("persistent", ["", "y"])
+def test_a_moved_array_is_the_receivers_alone(bench, persistent):
     sink = _LettingGo()
     body = ["z = 1 / x", "y = x * 2.0"]
 
     with pytest.raises(TaskFailedError, match="division"):
-        _run(bench, body, (np.ones(3),), (0,), send=["y"], moved="y", kept=kept, sinks=(sink,))
+        _run(
+            bench,
+            body,
+            (np.ones(3),),
+            (0,),
+            send=["y"],
+            moved="y",
+            persistent=persistent,
+            sinks=(sink,),
+        )
 
     gc.collect()
     assert sink.put[0]() is None
@@ -170,10 +182,10 @@ def _in_loop(stop):
 
 
 @pytest.mark.parametrize(
-    "around", [lambda stop: stop, _in_loop, lambda stop: Guard("g", (stop,), "e/t/g")]
+    "wrap", [lambda stop: stop, _in_loop, lambda stop: Guard("g", (stop,), "e/t/g")]
 )
-def test_a_stopped_record_is_skipped_in_each_queue(bench, around):
-    stop = around(Stop(MANY, "e/t/record"))
+def test_a_stopped_record_is_skipped_in_each_queue(bench, wrap):
+    stop = wrap(Stop(MANY, "e/t/record"))
 
     sent, skipped = _run(bench, ["y = x", stop], (1,), (2,), (0,), send=["y", "x"])
 

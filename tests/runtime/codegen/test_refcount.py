@@ -25,37 +25,38 @@ def test_one_variable_is_the_only_one():
 
     # Many times: calls that are made often are done in other ways.
     for _ in range(5000):
-        found = ASKED(None, array)
-        assert found is COUNTS_REFERENCES
+        is_only_reference = ASKED(None, array)
+        assert is_only_reference is COUNTS_REFERENCES
 
 
 @each_case(
     "holder",
-    [lambda one: one, lambda one: [one], lambda one: {"a": one}, lambda one: one[1:],
-     lambda one: one.T, memoryview, weakref.ref, lambda one: lambda: one],
+    [lambda array: array, lambda array: [array], lambda array: {"a": array},
+     lambda array: array[1:],
+     lambda array: array.T, memoryview, weakref.ref, lambda array: lambda: array],
 )  # fmt: skip
-def test_whoever_else_has_it_counts(holder):
+def test_every_other_reference_counts(holder):
     array = np.ones(3)
     held = holder(array)
 
     for _ in range(5000):
-        found = ASKED(None, array)
-        assert not found
+        is_only_reference = ASKED(None, array)
+        assert not is_only_reference
     assert held is not None
 
 
-def test_memory_of_others_or_for_reading_only_is_nobodys():
+def test_views_and_read_only_arrays_are_never_reused():
     base = np.ones(3)
     view = base[:2]
     closed = np.ones(3)
     closed.flags.writeable = False
 
-    found = ASKED(None, view), ASKED(None, closed)
+    actual = ASKED(None, view), ASKED(None, closed)
 
-    assert found == (False, False)
+    assert actual == (False, False)
 
 
 def test_a_temporary_is_not_counted_as_a_variable():
-    found = ASKED(None, np.ones(3) + 1)
+    is_only_reference = ASKED(None, np.ones(3) + 1)
 
-    assert not found
+    assert not is_only_reference

@@ -12,7 +12,7 @@ def block(calls, *epochs, path="epoch/t"):
     return BlockTime(OWNER, path, calls, 0.5 * calls, (step,), spans)
 
 
-def test_what_was_told_last_counts_and_spans_are_added_up():
+def test_the_last_report_counts_and_spans_accumulate():
     gathered = RemoteTimes()
 
     gathered.merge_times("n 1", [block(1, 1)])
@@ -22,7 +22,7 @@ def test_what_was_told_last_counts_and_spans_are_added_up():
     assert list(gathered.times()) == [block(2, 1, 2)]
 
 
-def test_what_a_lost_process_had_told_stands_beside_what_the_next_one_tells():
+def test_times_of_a_lost_process_and_its_successor_are_both_kept():
     gathered = RemoteTimes()
 
     gathered.merge_times("n 1", [block(5, 1)])

@@ -18,9 +18,9 @@ _UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}[platform.machine()]
 
 @pytest.fixture
 def crew():
-    one = ThreadPool(nullcontext)
-    yield one
-    one.close()
+    pool = ThreadPool(nullcontext)
+    yield pool
+    pool.close()
 
 
 def both(act):
@@ -73,19 +73,19 @@ def test_what_this_one_raises_waits_for_the_other(crew):
     assert ended == [True]
 
 
-def test_floating_point_events_of_the_other_are_told_here(crew):
-    told: list[tuple[str, threading.Thread]] = []
+def test_floating_point_events_of_the_second_thread_are_reported_in_the_first(crew):
+    reported: list[tuple[str, threading.Thread]] = []
 
     def note(kind, flags):
-        told.append((kind, threading.current_thread()))
+        reported.append((kind, threading.current_thread()))
 
     with np.errstate(all="call", call=note):
         run_in_two_threads(in_other(lambda: np.ones(3) / 0), crew.start)
 
-    assert told == [("divide by zero", threading.current_thread())]
+    assert reported == [("divide by zero", threading.current_thread())]
 
 
-def test_the_other_heeds_what_this_one_does(crew):
+def test_the_second_thread_uses_the_error_mode_of_the_first(crew):
     ways: list[dict[str, str]] = []
     with np.errstate(divide="call", over="ignore", under="ignore", invalid="call", call=fail):
         run_in_two_threads(in_other(lambda: ways.append(np.geterr())), crew.start)
@@ -143,6 +143,6 @@ def test_a_thread_that_computes_otherwise_takes_no_part(crew):
     assert seen == [here]
 
 
-def test_arithmetic_tells_small_numbers_and_how_they_are_rounded():
+def test_the_probe_detects_subnormals_and_rounding_modes():
     assert probe_arithmetic() == probe_arithmetic()
     assert np.all(np.frombuffer(probe_arithmetic()) != 0)

@@ -24,8 +24,10 @@ def shared(request):
 
 @pytest.fixture
 def bench():
-    with Bench(a=np.arange(4.0), b=np.arange(4.0) + 10, M=np.arange(6.0).reshape(2, 3)) as one:
-        yield one
+    with Bench(
+        a=np.arange(4.0), b=np.arange(4.0) + 10, M=np.arange(6.0).reshape(2, 3)
+    ) as step_bench:
+        yield step_bench
 
 
 # Each: a binding, and a change of one of the two that must not show in the other.
@@ -43,7 +45,7 @@ ALIASES = [
 @pytest.mark.parametrize("text", ALIASES)
 def test_a_change_of_the_new_name_does_not_show_in_the_old_ones(bench, shared, text):
     before = {name: bench.blobs[name].copy() for name in ("a", "b", "M")}
-    rebound = {one.strip()[0] for one in text.split(";")} & set(before)
+    rebound = {part.strip()[0] for part in text.split(";")} & set(before)
 
     bench.do(f"{text}; c[...] = -1.0", shared=shared)
 
@@ -70,7 +72,7 @@ def test_what_was_bound_before_a_change_keeps_its_values(bench, shared):
     assert blobs["T"].tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_a_view_may_stay_one_when_nobody_ever_changes_it(bench):
+def test_a_view_is_not_copied_if_it_is_never_changed(bench):
     blobs = bench.do("row = M[1]")
 
     assert np.shares_memory(blobs["row"], blobs["M"])
@@ -410,4 +412,4 @@ def test_an_array_needs_no_check_for_lists_and_long_integers(monkeypatch, text):
 
     with Bench(a=np.arange(2.0), M=np.ones((2, 2))) as bench:
         bench.do(text, shared="")
-        assert not any(isinstance(one, np.ndarray) for one in checked)
+        assert not any(isinstance(value, np.ndarray) for value in checked)

@@ -30,8 +30,8 @@ def call(target, *outputs, writable=()):
 
 @pytest.fixture
 def bench():
-    with Bench(x=1, n=3) as one:
-        yield one
+    with Bench(x=1, n=3) as step_bench:
+        yield step_bench
 
 
 def test_an_action_sees_what_the_code_has_bound(bench):
@@ -111,7 +111,7 @@ def test_an_error_before_a_new_value_leaves_the_old_one(bench, is_alone):
     assert dict(bench.blobs) == {"x": 1, "n": 3}
 
 
-def test_blobs_are_taken_out_only_where_nobody_else_looks_for_them(bench):
+def test_blobs_are_released_only_if_no_other_task_reads_them(bench):
     bench.frame.take(bench.blobs, "x")
     assert bench.blobs["x"] == 1
 

@@ -16,24 +16,24 @@ from tests.support.step_bench import Bench
 from tests.support.tables import each_case
 
 
-def names_of(made, kept):
-    found = collect_usage(made)
-    return BlockNames({}, frozenset(), frozenset(kept.split()), frozenset(found.changed))
+def names_of(body, outliving):
+    usage = collect_usage(body)
+    return BlockNames({}, frozenset(), frozenset(outliving.split()), frozenset(usage.changed))
 
 
-def found_views(*parts, kept="M N x"):
-    made = steps(*parts)
-    names, private = names_of(made, kept), frozenset(collect_usage(made).used)
-    moves = find_moves(made, private - frozenset(kept.split()))
-    inlined = frozenset(map(id, inlined_steps(made)))
-    return made, find_views(made, "e/t", inlined, names, private, frozenset(), moves)
+def found_views(*parts, outliving="M N x"):
+    body = steps(*parts)
+    names, private = names_of(body, outliving), frozenset(collect_usage(body).used)
+    move_plan = find_moves(body, private - frozenset(outliving.split()))
+    inlined = frozenset(map(id, inlined_steps(body)))
+    return body, find_views(body, "e/t", inlined, names, private, frozenset(), move_plan)
 
 
 def shared(*parts, **more):
-    made, views = found_views(*parts, **more)
+    body, views = found_views(*parts, **more)
     return [
         f"{target.name}{'' if views.gaps[id(op), number] else ' dense'}"
-        for op in ops(made)
+        for op in ops(body)
         for number, target in enumerate(getattr(op, "targets", ()))
         if (id(op), number) in views.gaps
     ]
@@ -101,27 +101,29 @@ def test_a_block_too_large_to_analyse_copies(monkeypatch):
     assert found_views("u = M[1:]; M[0] = u[0]")[1] == NO_VIEWS
 
 
-def run(text, *, kept, **blobs):
-    made = steps(text)
+def run(text, *, outliving, **blobs):
+    body = steps(text)
     with Bench(**blobs) as bench:
-        compile_block(made, "e/t", names_of(made, kept), lambda step: None).run(bench.frame)
+        compile_block(body, "e/t", names_of(body, outliving), lambda step: None).run(bench.frame)
         return bench.blobs
 
 
 @pytest.fixture
 def looked_at(monkeypatch):
     """The values that are looked at one by one before they are bound as views."""
-    found, whole = [], coercion.as_view
+    collected, whole = [], coercion.as_view
     monkeypatch.setattr(
-        coercion, "as_view", lambda value, *sources: found.append(value) or whole(value, *sources)
+        coercion,
+        "as_view",
+        lambda value, *sources: collected.append(value) or whole(value, *sources),
     )
-    return found
+    return collected
 
 
-def run_passes(*parts, kept="M N x", passes=3, **blobs):
-    made = (Loop(Const(passes), steps(*parts), "e/t/loop"),)
+def run_passes(*parts, outliving="M N x", passes=3, **blobs):
+    body = (Loop(Const(passes), steps(*parts), "e/t/loop"),)
     with Bench(**blobs) as bench:
-        compile_block(made, "e/t", names_of(made, kept), lambda step: None).run(bench.frame)
+        compile_block(body, "e/t", names_of(body, outliving), lambda step: None).run(bench.frame)
         return bench.blobs
 
 
@@ -140,7 +142,7 @@ def test_parts_of_an_array_that_no_pass_replaces_are_looked_at_before_the_loop(
 ):
     run_passes(text, M=np.ones((3, 4)), N=np.ones((3, 4)), x=0)
 
-    assert sum(one.shape[0] == 2 for one in looked_at) == times
+    assert sum(value.shape[0] == 2 for value in looked_at) == times
 
 
 @pytest.mark.parametrize("kind", ["complex", "read-only", "list"])
@@ -168,7 +170,7 @@ def test_what_outlives_the_block_owns_its_memory():
     whole = np.arange(12.0).reshape(3, 4).copy()
     blobs = run(
         "M *= 2; row = M[1]; turned = M.T; same = M; part = same[1:]",
-        kept="M row turned same part",
+        outliving="M row turned same part",
         M=whole,
     )
 
@@ -182,10 +184,10 @@ def test_what_outlives_the_block_owns_its_memory():
 
 def test_what_outlives_a_block_that_fails_owns_its_memory():
     with pytest.raises(IndexError):
-        run("M *= 2; N = M; M = N[7:][0]", kept="M N", M=np.ones(3))
-    made = steps("M *= 2; N = M; M = N[7:][0]")
+        run("M *= 2; N = M; M = N[7:][0]", outliving="M N", M=np.ones(3))
+    body = steps("M *= 2; N = M; M = N[7:][0]")
     with Bench(M=np.ones(3)) as bench, pytest.raises(IndexError):
-        compile_block(made, "e/t", names_of(made, "M N"), lambda _: None).run(bench.frame)
+        compile_block(body, "e/t", names_of(body, "M N"), lambda _: None).run(bench.frame)
 
     assert bench.blobs["N"].tolist() == [2, 2, 2]
     assert bench.blobs["N"] is not bench.blobs["M"]
@@ -195,7 +197,7 @@ def test_what_outlives_a_block_that_fails_owns_its_memory():
 def test_a_view_with_gaps_is_bound_where_its_numbers_are_real(dtype):
     blobs = run(
         "u = M[:, 1:]; x = u * u; M[0, 0] = 5; n = len(u)",
-        kept="M x n",
+        outliving="M x n",
         M=np.ones((3, 4), dtype),
         x=0.0,
     )
@@ -206,7 +208,7 @@ def test_a_view_with_gaps_is_bound_where_its_numbers_are_real(dtype):
 
 def test_an_array_in_a_container_is_copied():
     inside = np.zeros(2)
-    blobs = run("u = P[0]; x = u + 1; P[0] += 5", kept="P x", P=[inside, 1], x=0.0)
+    blobs = run("u = P[0]; x = u + 1; P[0] += 5", outliving="P x", P=[inside, 1], x=0.0)
 
     assert blobs["P"][0].tolist() == [5, 5]
     assert blobs["x"].tolist() == [1, 1]
@@ -215,7 +217,9 @@ def test_an_array_in_a_container_is_copied():
 @pytest.mark.parametrize("use", ["sum(u)", "u.T @ u", "sum(cumsum(u))", "sum((u if s > 0 else u))"])
 def test_what_adds_in_the_order_of_memory_sees_a_copy(use):
     whole = np.random.default_rng(5).normal(size=(37, 29))
-    expected = run(f"u = 1 * M[:, 1:]; x = {use}", kept="M x s", M=whole, x=0.0, s=1)
-    found = run(f"u = M[:, 1:]; x = {use}; M[0] = 5", kept="M x s", M=whole.copy(), x=0.0, s=1)
+    expected = run(f"u = 1 * M[:, 1:]; x = {use}", outliving="M x s", M=whole, x=0.0, s=1)
+    actual = run(
+        f"u = M[:, 1:]; x = {use}; M[0] = 5", outliving="M x s", M=whole.copy(), x=0.0, s=1
+    )
 
-    assert np.array_equal(found["x"], expected["x"])
+    assert np.array_equal(actual["x"], expected["x"])

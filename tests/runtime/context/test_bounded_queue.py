@@ -91,15 +91,15 @@ def test_what_is_left_after_the_close_is_delivered_and_then_the_end_again_and_ag
 def test_a_line_is_closed_by_the_last_of_its_writers(scope, crowd):
     line = FifoQueue(4, 2, 1)
     line.leave_writer()
-    found: list[object] = []
-    crowd(lambda: found.extend(records(line, scope)))
+    received: list[object] = []
+    crowd(lambda: received.extend(records(line, scope)))
     waits(line)
 
     line.put(0, (1,), scope)
     line.leave_writer()
     crowd.join()
 
-    assert found == [1]
+    assert received == [1]
 
 
 def test_a_write_after_the_close_is_refused(scope):
@@ -130,7 +130,7 @@ def test_a_writer_waits_when_as_many_records_wait_as_there_is_room_for(scope, cr
     assert (before, done.qsize()) == (2, 4)
 
 
-def test_a_writer_is_told_that_the_last_reader_has_left(scope):
+def test_put_returns_false_after_the_last_reader_left(scope):
     line = FifoQueue(1, 1, 2)
     line.leave_reader()
     assert line.put(0, (1,), scope)
@@ -143,16 +143,16 @@ def test_a_writer_is_told_that_the_last_reader_has_left(scope):
 def test_the_end_of_the_last_reader_wakes_writers_that_wait(scope, crowd):
     line = FifoQueue(1, 2, 1)
     line.put(0, (0,), scope)
-    said: SimpleQueue[bool] = SimpleQueue()
+    put_results: SimpleQueue[bool] = SimpleQueue()
     for _ in range(2):
-        crowd(lambda: said.put(line.put(0, (1,), scope)))
+        crowd(lambda: put_results.put(line.put(0, (1,), scope)))
     while len(line._putters) < 2:
         time.sleep(0.0005)
 
     line.leave_reader()
     crowd.join()
 
-    assert [said.get(), said.get()] == [False, False]
+    assert [put_results.get(), put_results.get()] == [False, False]
 
 
 def test_a_cancel_wakes_everyone_who_waits(scope, crowd):
@@ -181,10 +181,10 @@ def test_a_cancel_wakes_everyone_who_waits(scope, crowd):
     assert seen.qsize() == 5
 
 
-def test_who_was_woken_and_goes_wakes_another(scope, crowd):
+def test_a_cancelled_reader_that_was_woken_wakes_another(scope, crowd):
     other = CancelScope()
     line = FifoQueue(4, 1, 2)
-    found: list[object] = []
+    received: list[object] = []
 
     def leave() -> None:
         with pytest.raises(CancelledError):
@@ -193,7 +193,7 @@ def test_who_was_woken_and_goes_wakes_another(scope, crowd):
     with other.waking(lambda: None):
         crowd(leave)
         waits(line)
-        crowd(lambda: found.extend(records(line, scope)))
+        crowd(lambda: received.extend(records(line, scope)))
         while len(line._takers) < 2:
             time.sleep(0.0005)
         # Both at once, as far as the first one can tell.
@@ -201,12 +201,12 @@ def test_who_was_woken_and_goes_wakes_another(scope, crowd):
             other.cancelled = True
             line._records.append((7,))
             line._takers.popleft().put(None)
-    while not found and line._records:
+    while not received and line._records:
         time.sleep(0.0005)
     line.leave_writer()
     crowd.join()
 
-    assert found == [7]
+    assert received == [7]
 
 
 def test_an_ordered_line_gives_records_out_by_number(scope):
@@ -218,7 +218,7 @@ def test_an_ordered_line_gives_records_out_by_number(scope):
     assert records(line, scope) == [0, 1, 2, 3]
 
 
-def test_an_ordered_line_goes_on_over_numbers_without_a_record(scope):
+def test_an_ordered_queue_skips_numbers_without_a_record(scope):
     line = OrderedQueue(3, 1, 1)
     for number, values in ((1, None), (0, None), (2, (2,)), (4, (4,)), (3, None)):
         line.put(number, values, scope)
@@ -251,9 +251,9 @@ def test_the_next_number_of_an_ordered_line_never_waits_for_room(scope, crowd):
 
 def test_one_record_may_make_several_ready_for_as_many_readers(scope, crowd):
     line = OrderedQueue(4, 1, 2)
-    found: SimpleQueue[object] = SimpleQueue()
+    received: SimpleQueue[object] = SimpleQueue()
     for _ in range(2):
-        crowd(lambda: found.put(line.take(scope)[1][0]))
+        crowd(lambda: received.put(line.take(scope)[1][0]))
     while len(line._takers) < 2:
         time.sleep(0.0005)
 
@@ -261,7 +261,7 @@ def test_one_record_may_make_several_ready_for_as_many_readers(scope, crowd):
     line.put(0, (0,), scope)
     crowd.join()
 
-    assert {found.get(), found.get()} == {0, 1}
+    assert {received.get(), received.get()} == {0, 1}
 
 
 def test_records_are_read_several_at_a_time_and_the_last_ones_as_they_are(scope):
@@ -287,7 +287,7 @@ def test_more_records_are_read_at_a_time_than_there_is_room_for(scope, crowd):
 
     crowd(write)
 
-    assert [len(found) for _, found in gathered(line, scope, most=4)] == [4, 1]
+    assert [len(value) for _, value in gathered(line, scope, most=4)] == [4, 1]
     crowd.join()
 
 
@@ -295,7 +295,7 @@ def test_of_several_readers_of_batches_only_the_last_gets_fewer(scope, crowd):
     line = FifoQueue(2, 1, 3)
     sizes: list[int] = []
     for _ in range(3):
-        crowd(lambda: sizes.extend(len(found) for _, found in gathered(line, scope, most=4)))
+        crowd(lambda: sizes.extend(len(value) for _, value in gathered(line, scope, most=4)))
     for value in range(41):
         line.put(0, (value,), scope)
     line.leave_writer()
@@ -314,7 +314,7 @@ def test_nothing_is_lost_doubled_or_stuck(seed, ordered, scope, crowd):
     numbers = iter(range(count))
     skipped = set(rolls.sample(range(count), count // 5))
     lock = threading.Lock()
-    found: list[int] = []
+    received: list[int] = []
 
     def write() -> None:
         while True:
@@ -329,7 +329,7 @@ def test_nothing_is_lost_doubled_or_stuck(seed, ordered, scope, crowd):
         line.leave_writer()
 
     def read() -> None:
-        found.extend(records(line, scope))
+        received.extend(records(line, scope))
         line.leave_reader()
 
     for _ in range(readers):
@@ -340,4 +340,4 @@ def test_nothing_is_lost_doubled_or_stuck(seed, ordered, scope, crowd):
 
     expected = [number for number in range(count) if number not in skipped]
     in_order = ordered or writers == 1
-    assert (found if in_order and readers == 1 else sorted(found)) == expected
+    assert (received if in_order and readers == 1 else sorted(received)) == expected

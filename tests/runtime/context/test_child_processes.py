@@ -79,7 +79,7 @@ def test_a_leash_that_was_never_used_starts_nothing():
     assert reaper._watcher is None
 
 
-def test_it_goes_on_when_somebody_kills_its_shell():
+def test_the_run_continues_when_its_shell_is_killed():
     reaper = ChildReaper()
     with reaper.watching(2**22 + 1):
         pass

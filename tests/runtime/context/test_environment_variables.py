@@ -22,11 +22,11 @@ def _own_environment():
     os.environ.update(before)
 
 
-def _captured(change, kept=None):
-    kept = kept or EnvironmentVariables()
-    with kept.watch():
+def _captured(change, variables=None):
+    variables = variables or EnvironmentVariables()
+    with variables.watch():
         change()
-    return json.loads(json.dumps(kept.capture()))
+    return json.loads(json.dumps(variables.capture()))
 
 
 def _set(**variables):
@@ -56,12 +56,12 @@ def test_what_is_captured_is_made_again_in_another_process():
 
 
 def test_what_is_changed_while_no_group_runs_is_not_captured():
-    kept = EnvironmentVariables()
+    variables = EnvironmentVariables()
     os.environ["NEW"] = "of a listener"
 
-    assert _captured(_set(OLD="2"), kept) == {"OLD": "2"}
+    assert _captured(_set(OLD="2"), variables) == {"OLD": "2"}
     os.environ["NEW"] = "again"
-    assert kept.capture() == {"OLD": "2"}
+    assert variables.capture() == {"OLD": "2"}
 
 
 def test_what_an_import_sets_is_not_captured():
@@ -82,15 +82,15 @@ def test_what_an_import_sets_over_a_value_of_a_callable_is_captured():
 
 
 def test_a_second_attempt_finds_what_the_first_one_found():
-    kept = EnvironmentVariables()
-    first = _captured(_set(NEW="1"), kept)
-    _captured(_set(NEW="2", OLD="2", HF_TOKEN="t"), kept)
+    variables = EnvironmentVariables()
+    first = _captured(_set(NEW="1"), variables)
+    _captured(_set(NEW="2", OLD="2", HF_TOKEN="t"), variables)
 
-    kept.restore(first)
+    variables.restore(first)
 
     assert (os.environ["NEW"], os.environ["OLD"]) == ("1", "old")
     assert "HF_TOKEN" not in os.environ
-    assert kept.capture() == first
+    assert variables.capture() == first
 
 
 def test_bytes_that_are_no_text_come_back():
@@ -103,10 +103,10 @@ def test_bytes_that_are_no_text_come_back():
 
 
 def test_a_change_back_is_captured_like_any_other():
-    kept = EnvironmentVariables()
-    _captured(_set(OLD="2"), kept)
+    variables = EnvironmentVariables()
+    _captured(_set(OLD="2"), variables)
 
-    assert _captured(_set(OLD="old"), kept) == {"OLD": "old"}
+    assert _captured(_set(OLD="old"), variables) == {"OLD": "old"}
 
 
 def test_a_value_that_was_there_before_is_captured_when_a_callable_sets_it():
@@ -155,11 +155,11 @@ def test_a_secret_that_is_there_is_taken_and_another_value_is_refused():
 
 
 def test_a_second_attempt_gets_back_a_secret_that_the_first_one_changed():
-    kept = EnvironmentVariables()
-    first = _captured(_set(HF_TOKEN="t"), kept)
-    _captured(_set(HF_TOKEN="u"), kept)
+    variables = EnvironmentVariables()
+    first = _captured(_set(HF_TOKEN="t"), variables)
+    _captured(_set(HF_TOKEN="u"), variables)
 
-    kept.restore(first)
+    variables.restore(first)
 
     assert os.environ["HF_TOKEN"] == "t"
 

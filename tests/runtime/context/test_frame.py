@@ -10,8 +10,8 @@ from tests.support.step_bench import Bench
 
 @pytest.fixture
 def bench():
-    with Bench() as one:
-        yield one
+    with Bench() as step_bench:
+        yield step_bench
 
 
 def test_a_stream_is_that_of_the_place_and_made_once(bench):
@@ -22,7 +22,7 @@ def test_a_stream_is_that_of_the_place_and_made_once(bench):
     assert set(frame.streams) == {"e/t/report[0]"}
 
 
-def test_a_block_that_runs_again_goes_on_in_its_stream(bench):
+def test_a_block_that_runs_again_continues_its_random_stream(bench):
     first = bench.frame.at("e/t/x").rng.random()
 
     assert bench.frame.at("e/t/x").rng.random() != first
@@ -37,7 +37,7 @@ def test_the_view_of_another_block_shares_workspaces_but_not_pass_numbers(bench)
     assert other.t is bench.frame.t
 
 
-def test_cleaning_goes_on_after_a_cancel(bench):
+def test_cleaning_continues_after_a_cancel(bench):
     bench.run.body.cancel()
     frame = bench.frame.for_cleanup("exit", failed=True)
 

@@ -10,8 +10,8 @@ from tests.support.step_bench import Bench
 
 @pytest.fixture
 def bench():
-    with Bench() as one:
-        yield one
+    with Bench() as step_bench:
+        yield step_bench
 
 
 def test_an_error_is_noted_once_and_cancels(bench):
@@ -27,23 +27,23 @@ def test_an_error_is_noted_once_and_cancels(bench):
 
 
 def test_a_task_apart_shares_the_run_but_not_its_errors_and_scope(bench):
-    own = bench.run.for_task("t", bench.run)
+    task_run = bench.run.for_task("t", bench.run)
 
-    own.outputs["made"] = 1
-    own.fail(ValueError("broken"))
+    task_run.outputs["made"] = 1
+    task_run.fail(ValueError("broken"))
 
     assert bench.run.outputs["made"] == 1
     assert bench.run.failed == ["t"]
     assert bench.run.body.cancelled
-    assert own.cleanup is bench.run.cleanup
+    assert task_run.cleanup is bench.run.cleanup
 
 
 def test_a_failure_of_a_task_apart_may_stay_its_own(bench):
-    own = bench.run.for_task("", None)
+    task_run = bench.run.for_task("", None)
 
-    own.fail(ValueError("broken"))
+    task_run.fail(ValueError("broken"))
 
-    assert own.body.cancelled
+    assert task_run.body.cancelled
     assert bench.run.errors == []
     assert not bench.run.body.cancelled
 

@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(path))
     yield path
     IMPORTED_CODE.forget()
-    for name in [one for one in sys.modules if one.startswith("compared_")]:
+    for name in [module for module in sys.modules if module.startswith("compared_")]:
         del sys.modules[name]
 
 
@@ -54,8 +54,8 @@ def bytecode(folder, text="value = 1\n"):
 
 def archive(folder, text="value = 1\n"):
     file = folder / "modules.zip"
-    with zipfile.ZipFile(file, "w") as made:
-        made.writestr("compared_module.py", text)
+    with zipfile.ZipFile(file, "w") as created:
+        created.writestr("compared_module.py", text)
     sys.path.insert(0, str(file))
     return file
 

@@ -133,9 +133,9 @@ def test_context_variables_of_the_program_around_are_seen_by_callables():
         variable.set(1)
         return LibrarySettings()
 
-    around = contextvars.Context().run(run)
+    enclosing = contextvars.Context().run(run)
 
-    assert around.call(variable.get) == _in_new_thread(lambda: around.call(variable.get)) == 1
+    assert enclosing.call(variable.get) == _in_new_thread(lambda: enclosing.call(variable.get)) == 1
     assert variable.get() == 0
 
 

@@ -15,8 +15,8 @@ def test_streams_never_change():
     assert spawn_key(KEY) == SPAWN_KEY
     drawn = make_stream(7, KEY)
     assert drawn.bit_generator.random_raw(3).tolist() == RAW
-    assert [one.hex() for one in make_stream(7, KEY).random(2).tolist()] == UNIFORM
-    assert [one.hex() for one in make_stream(7, KEY).normal(size=2).tolist()] == NORMAL
+    assert [number.hex() for number in make_stream(7, KEY).random(2).tolist()] == UNIFORM
+    assert [number.hex() for number in make_stream(7, KEY).normal(size=2).tolist()] == NORMAL
     assert make_stream(2**80, KEY).integers(0, 1000, 4).tolist() == LARGE_SEED
 
 

@@ -20,11 +20,11 @@ def _in_thread(work):
 @pytest.mark.parametrize("capacity", [1, 2, 7, 1000])
 def test_all_records_come_once_in_order_whatever_the_capacity(capacity):
     line, scope, count = SpscQueue(capacity), CancelScope(), 5_000
-    found = []
+    received = []
 
     def read():
         while (taken := line.take(scope)) is not None:
-            found.append(taken)
+            received.append(taken)
 
     reader = _in_thread(read)
     for number in range(count):
@@ -32,14 +32,14 @@ def test_all_records_come_once_in_order_whatever_the_capacity(capacity):
     line.leave_writer()
     reader.join(100)
 
-    assert found == [(number, (number,)) for number in range(count)]
+    assert received == [(number, (number,)) for number in range(count)]
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 7, 1000])
 def test_a_writer_puts_what_the_reader_iterates_over(capacity):
     line, scope, count = SpscQueue(capacity), CancelScope(), 5_000
-    found = []
-    reader = _in_thread(lambda: found.extend(line.records(scope)))
+    received = []
+    reader = _in_thread(lambda: received.extend(line.records(scope)))
 
     put = line.writer(scope)
     for number in range(count):
@@ -47,7 +47,7 @@ def test_a_writer_puts_what_the_reader_iterates_over(capacity):
     line.leave_writer()
     reader.join(100)
 
-    assert found == [(number, (number,)) for number in range(count)]
+    assert received == [(number, (number,)) for number in range(count)]
 
 
 def test_a_writer_waits_for_room():
@@ -113,7 +113,7 @@ def test_what_is_left_when_it_is_closed_is_still_given_out():
     assert line.take(scope) is None
 
 
-def test_a_writer_hears_that_nobody_reads_any_more():
+def test_put_returns_false_without_readers():
     line, scope = SpscQueue(3), CancelScope()
     line.leave_reader()
 
@@ -137,7 +137,7 @@ def test_a_record_that_is_not_sent_takes_no_room():
 
 
 @pytest.mark.parametrize("end", ["put", "take"])
-def test_a_cancel_wakes_whoever_waits(end):
+def test_a_cancel_wakes_all_waiting_threads(end):
     line, scope, raised = SpscQueue(1), CancelScope(), []
     if end == "put":
         line.put(-1, ("x",), scope)

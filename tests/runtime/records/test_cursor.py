@@ -14,9 +14,9 @@ def _reader(**keys):
     return Reader("r", CounterSource(0, 6), (Field("x", ""),), **keys)
 
 
-def _feed(made):
+def _feed(begun):
     def make(begin, most):
-        made.append((begin.passes, begin.rows, most))
+        begun.append((begin.passes, begin.rows, most))
         return RowIterator(
             CounterRows(CounterSource(0, 6), single=True),
             None,
@@ -30,10 +30,10 @@ def _feed(made):
 
 
 def _take(cursor, bench, most):
-    found = []
-    while len(found) < most and cursor.peek(bench.frame):
-        found += cursor.take()
-    return found
+    collected = []
+    while len(collected) < most and cursor.peek(bench.frame):
+        collected += cursor.take()
+    return collected
 
 
 def test_a_position_is_a_row_of_its_blob():
@@ -47,52 +47,52 @@ def test_a_position_is_a_row_of_its_blob():
 
 def test_an_allowance_is_spent_by_records_or_by_time():
     free, few, short = RecordBudget(None, 0.0), RecordBudget(2, 0.0), RecordBudget(None, 1e-9)
-    for one in (free, few, short):
-        one.begin()
+    for budget in (free, few, short):
+        budget.begin()
     few.records_read = 2
 
-    assert [one.is_spent for one in (free, few, short)] == [False, True, True]
+    assert [budget.is_spent for budget in (free, few, short)] == [False, True, True]
     few.begin()
     assert not few.is_spent
 
 
-def test_what_is_ready_from_the_last_run_is_gone_on_with():
-    made = []
+def test_records_prefetched_in_the_last_run_come_first():
+    begun = []
     with Bench() as bench:
         cursor = Cursor(_reader(restart="never"), (0, 1), None)
-        cursor.begin(bench.frame, (), 6, _feed(made), is_new=True)
+        cursor.begin(bench.frame, (), 6, _feed(begun), is_new=True)
         assert _take(cursor, bench, 2) == [0, 1]
         assert cursor.peek(bench.frame)  # and is not taken
         cursor.end(bench.frame)
-        cursor.begin(bench.frame, (cursor.position,), 6, _feed(made), is_new=False)
+        cursor.begin(bench.frame, (cursor.position,), 6, _feed(begun), is_new=False)
 
         assert _take(cursor, bench, 9) == [2, 3, 4, 5]
-    assert [start for _, start, _ in made] == [0]
+    assert [start for _, start, _ in begun] == [0]
 
 
-def test_a_position_that_is_not_where_the_last_run_ended_is_gone_to():
-    made = []
+def test_a_cursor_seeks_to_a_stored_position():
+    begun = []
     with Bench() as bench:
         cursor = Cursor(_reader(restart="never"), (0, 1), None)
-        cursor.begin(bench.frame, (), 6, _feed(made), is_new=True)
+        cursor.begin(bench.frame, (), 6, _feed(begun), is_new=True)
         _take(cursor, bench, 4)
-        cursor.begin(bench.frame, (Position(1, 1, 1, length=6),), 6, _feed(made), is_new=False)
+        cursor.begin(bench.frame, (Position(1, 1, 1, length=6),), 6, _feed(begun), is_new=False)
 
         assert _take(cursor, bench, 1) == [1]
-    assert [start for _, start, _ in made] == [0, 1]
+    assert [start for _, start, _ in begun] == [0, 1]
 
 
 def test_each_run_of_a_reader_that_restarts_is_a_pass():
-    made = []
+    begun = []
     with Bench() as bench:
         cursor = Cursor(_reader(limit=4), (0, 1), 4)
         stored = ()
         for _ in range(3):
-            cursor.begin(bench.frame, stored, 6, _feed(made), is_new=False)
+            cursor.begin(bench.frame, stored, 6, _feed(begun), is_new=False)
             assert _take(cursor, bench, 9) == [0, 1, 2, 3]
             stored = (cursor.position,)
 
-    assert [number for number, _, _ in made] == [1, 2, 3]
+    assert [number for number, _, _ in begun] == [1, 2, 3]
     assert stored == (Position(3, 4, 4, 0, 0, 1, 6),)
 
 
@@ -108,14 +108,14 @@ def test_the_middle_of_other_rows_is_refused(stored):
 def test_what_is_left_of_a_pass_is_divided_among_other_shares():
     stored = (Position(1, 1, 1, 0, 0, 2, 6), Position(1, 2, 2, 0, 1, 2, 6))
     with Bench() as bench:
-        found = []
+        collected = []
         for part in range(3):
             cursor = Cursor(_reader(restart="never"), (part, 3), None)
             cursor.begin(bench.frame, stored, 6, _feed([]), is_new=True)
-            found.append(_take(cursor, bench, 9))
+            collected.append(_take(cursor, bench, 9))
             assert cursor.position.parts == 3
 
-    assert found == [[1], [2], [5]]
+    assert collected == [[1], [2], [5]]
 
 
 def test_records_side_by_side_are_not_divided_within_a_pass():
@@ -127,10 +127,10 @@ def test_records_side_by_side_are_not_divided_within_a_pass():
 
 
 def test_side_by_side_nothing_is_taken_unless_all_have_one():
-    one, two = _reader(restart="never"), _reader(restart="never", limit=2)
-    both = Reader("z", ZipSource((one, two)), (Field("a", "x"),), restart="never")
+    first, second = _reader(restart="never"), _reader(restart="never", limit=2)
+    both = Reader("z", ZipSource((first, second)), (Field("a", "x"),), restart="never")
     with Bench() as bench:
-        cursors = (Cursor(one, (0, 1), None), Cursor(two, (0, 1), 2))
+        cursors = (Cursor(first, (0, 1), None), Cursor(second, (0, 1), 2))
         for cursor in cursors:
             cursor.begin(bench.frame, (), 6, _feed([]), is_new=True)
         zipped = ZipCursor(both, cursors, None)

@@ -30,10 +30,10 @@ class _Feed:
 
 
 def _all(ahead, cancel, most=1000):
-    found = []
-    while len(found) < most and (given := ahead.next(cancel)) is not None:
-        found.append(given[0][0])
-    return found
+    collected = []
+    while len(collected) < most and (record := ahead.next(cancel)) is not None:
+        collected.append(record[0][0])
+    return collected
 
 
 @pytest.fixture
@@ -79,13 +79,13 @@ def test_no_more_is_taken_ahead_than_may_be(bench):
 
 def test_what_was_taken_ahead_is_there_in_the_next_run(bench):
     ahead = Prefetcher(_Feed(9), 1e-6)
-    found = []
+    collected = []
     for _ in range(5):
         ahead.begin(bench.crew.start)
-        found += _all(ahead, bench.frame.cancel, 2)
+        collected += _all(ahead, bench.frame.cancel, 2)
         ahead.end(bench.frame.cancel)
 
-    assert found == list(range(1, 10))
+    assert collected == list(range(1, 10))
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 1e-6])

@@ -36,20 +36,20 @@ def run(tmp_path):
         path = tmp_path / "job.yaml"
         path.write_text(spec_text(text))
         job = compile_job(load_spec(str(path))).job
-        said: list[str] = []
+        logged: list[str] = []
         session = ThreadsSession()
 
         def hear(event: object) -> None:
             if isinstance(event, Logged):
-                said.append(event.text)
+                logged.append(event.text)
 
         session.open(job.cluster, RunContext(job.seed, str(tmp_path), str(tmp_path), hear))
         try:
             session.run(job.init, 0, {})
-            found = within(30.0, lambda: session.run(job.epoch, 1, {}))
+            outputs_by_ref = within(30.0, lambda: session.run(job.epoch, 1, {}))
         finally:
             session.close()
-        return {str(ref): value for ref, value in found.items()}, said
+        return {str(ref): value for ref, value in outputs_by_ref.items()}, logged
 
     return run_text
 
@@ -70,12 +70,12 @@ def test_a_line_knows_how_many_tasks_are_at_its_ends():
 
 
 def test_values_keep_their_kinds(run):
-    made = ["a = 1.5", "b = float32(2)", "c = ones((2, 3), dtype=float32).T", "d = 'text'",
+    created = ["a = 1.5", "b = float32(2)", "c = ones((2, 3), dtype=float32).T", "d = 'text'",
             "e = array(3)", "f = True"]  # fmt: skip
     outputs, _ = run(f"""\
         queues: {{q: {{}}}}
         epoch:
-          - {{task: make, steps: {made!r}, write: {{q: [a, b, c, d, e, f]}}}}
+          - {{task: make, steps: {created!r}, write: {{q: [a, b, c, d, e, f]}}}}
           - task: use
             read: q
             setup: {{task: {{init: [A = 0, B = 0, C = 0, D = 0, E = 0, F = 0]}}}}
@@ -124,7 +124,7 @@ epoch:
 
 
 def sending(body: str, both: str, use: list[str], capacity: int = 1) -> str:
-    steps = ", ".join(one if one.startswith("{") else f'"{one}"' for one in BODIES[body])
+    steps = ", ".join(text if text.startswith("{") else f'"{text}"' for text in BODIES[body])
     return SENDING.format(capacity=capacity, body=steps, both=both, use=use)
 
 
@@ -134,9 +134,9 @@ def test_who_sends_does_not_notice_what_becomes_of_it(run, body, both):
     spoil = [f"{name} *= -7" for name in both.strip("[]").split(", ")]
 
     apart, _ = run(sending(body, both, []))
-    beside, _ = run(sending(body, both, spoil))
+    concurrent, _ = run(sending(body, both, spoil))
 
-    assert {name: value.tobytes() for name, value in beside.items()} == {
+    assert {name: value.tobytes() for name, value in concurrent.items()} == {
         name: value.tobytes() for name, value in apart.items()
     }
 
@@ -146,9 +146,9 @@ def test_who_sends_does_not_notice_what_becomes_of_it(run, body, both):
 def test_who_receives_gets_what_was_sent_though_the_sender_is_far_ahead(run, body, name):
     keep = [f"got = concatenate([got, [[sum({name})]]])"]
 
-    found, _ = run(sending(body, f"[{name}]", keep, capacity=100))
+    outputs, _ = run(sending(body, f"[{name}]", keep, capacity=100))
 
-    assert np.array_equal(found["use.got"][:, 0], found["make.sent"][:, "xy".index(name)])
+    assert np.array_equal(outputs["use.got"][:, 0], outputs["make.sent"][:, "xy".index(name)])
 
 
 def test_what_is_handed_over_is_gone_from_the_workspace_of_the_sender(tmp_path):
@@ -183,7 +183,7 @@ def test_each_node_has_a_line_of_its_own(run):
 
 
 def test_a_shared_queue_is_closed_by_the_last_node(run):
-    _, said = run(
+    _, logged = run(
         """\
         nodes: {n: {count: 3}}
         queues: {q: {shared: true, capacity: 1}}
@@ -198,11 +198,11 @@ def test_a_shared_queue_is_closed_by_the_last_node(run):
         """.replace('[log: "{total}"]', "[{log: '{total}'}]")
     )
 
-    assert said == ["24"]
+    assert logged == ["24"]
 
 
 def test_records_are_joined_along_their_first_axis(run):
-    _, said = run("""\
+    _, logged = run("""\
         readers: {numbers: {counter: {stop: 7}, fields: [n]}}
         queues: {q: {capacity: 2, batch: 3}}
         epoch:
@@ -210,7 +210,7 @@ def test_records_are_joined_along_their_first_axis(run):
           - {task: use, read: q, steps: [{log: "{n} {x.shape[0]}"}]}
         """)
 
-    assert said == ["[0 1 2] 3", "[3 4 5] 12", "[6] 6"]
+    assert logged == ["[0 1 2] 3", "[3 4 5] 12", "[6] 6"]
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,11 @@ def test_records_are_joined_along_their_first_axis(run):
     ],
 )
 def test_what_joined_records_hold(values, expected):
-    (found,) = join_records(tuple((value,) for value in values), ReadQueue(Queue("q"), ("x",)))
+    (outputs_by_ref,) = join_records(
+        tuple((value,) for value in values), ReadQueue(Queue("q"), ("x",))
+    )
 
-    assert same_bits(found, expected)
+    assert same_bits(outputs_by_ref, expected)
 
 
 @pytest.mark.parametrize(
@@ -262,18 +264,18 @@ def test_a_fault_in_joining_says_where(run):
 
 
 def test_instances_that_read_nothing_send_in_their_order(run):
-    _, said = run("""\
+    _, logged = run("""\
         queues: {q: {ordered: true, capacity: 2}}
         epoch:
           - {task: make, instances: 9, steps: [x = instance], write: {q: [x]}}
           - {task: use, read: q, steps: [{log: "{x}"}]}
         """)
 
-    assert said == list("012345678")
+    assert logged == list("012345678")
 
 
 def test_a_stop_sends_nothing_and_one_of_the_task_ends_all_its_instances(run):
-    _, said = run("""\
+    _, logged = run("""\
         readers: {numbers: {counter: {}, fields: [n]}}
         queues: {q: {ordered: true, capacity: 3}, r: {ordered: true}}
         epoch:
@@ -287,12 +289,12 @@ def test_a_stop_sends_nothing_and_one_of_the_task_ends_all_its_instances(run):
         """)
 
     before = [str(n) for n in range(1, 21, 2)]
-    assert said[: len(before)] == before
-    assert set(said[len(before) :]) <= {"23", "25", "27"}
+    assert logged[: len(before)] == before
+    assert set(logged[len(before) :]) <= {"23", "25", "27"}
 
 
-def test_a_writer_with_two_queues_goes_on_as_long_as_anyone_reads(run):
-    _, said = run("""\
+def test_a_writer_to_two_queues_runs_while_either_has_a_reader(run):
+    _, logged = run("""\
         readers: {numbers: {counter: {stop: 50}, fields: [n]}}
         queues: {q: {capacity: 1}, r: {capacity: 1}}
         epoch:
@@ -302,11 +304,11 @@ def test_a_writer_with_two_queues_goes_on_as_long_as_anyone_reads(run):
              steps: [k = k + 1]}
         """)
 
-    assert said == ["50"]
+    assert logged == ["50"]
 
 
 def test_exits_run_when_the_reader_ends_first(run):
-    _, said = run("""\
+    _, logged = run("""\
         readers: {numbers: {counter: {}, fields: [n]}}
         queues: {q: {capacity: 1}}
         epoch:
@@ -315,7 +317,7 @@ def test_exits_run_when_the_reader_ends_first(run):
              setup: {task: {exit: [{log: used}]}}}
         """)
 
-    assert sorted(said) == ["made", "used"]
+    assert sorted(logged) == ["made", "used"]
 
 
 @pytest.mark.parametrize("end", ["make", "mid", "use"])
@@ -349,7 +351,7 @@ def test_a_time_limit_ends_who_waits_for_records(run):
 
 
 def test_a_task_that_only_passes_records_on_needs_no_steps(run):
-    _, said = run("""\
+    _, logged = run("""\
         readers: {numbers: {counter: {stop: 3}, fields: [n]}}
         queues: {q: {}}
         epoch:
@@ -357,10 +359,10 @@ def test_a_task_that_only_passes_records_on_needs_no_steps(run):
           - {task: use, read: q, steps: [{log: "{n}"}]}
         """)
 
-    assert said == ["0", "1", "2"]
+    assert logged == ["0", "1", "2"]
 
 
-def test_a_stop_request_wakes_whoever_waits_and_exits_run(tmp_path):
+def test_a_stop_request_wakes_all_waiting_tasks_and_exits_run(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text(
         spec_text("""\
@@ -373,10 +375,10 @@ def test_a_stop_request_wakes_whoever_waits_and_exits_run(tmp_path):
         """)
     )
     job = compile_job(load_spec(str(path))).job
-    said: SimpleQueue[str] = SimpleQueue()
+    logged: SimpleQueue[str] = SimpleQueue()
     session = ThreadsSession()
     context = RunContext(
-        0, str(tmp_path), str(tmp_path), lambda one: said.put(getattr(one, "text", ""))
+        0, str(tmp_path), str(tmp_path), lambda value: logged.put(getattr(value, "text", ""))
     )
     session.open(job.cluster, context)
     session.run(job.init, 0, {})
@@ -386,4 +388,4 @@ def test_a_stop_request_wakes_whoever_waits_and_exits_run(tmp_path):
         within(30.0, lambda: session.run(job.epoch, 1, {}))
 
     session.close()
-    assert {said.get() for _ in range(said.qsize())} >= {"made", "used"}
+    assert {logged.get() for _ in range(logged.qsize())} >= {"made", "used"}

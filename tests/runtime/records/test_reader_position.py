@@ -14,11 +14,11 @@ from jobrun.runtime.records.reader_position import (
 )
 
 
-def _places(one):
-    stretches = one.stretches or (
-        (one.length * one.part // one.parts, one.length * (one.part + 1) // one.parts),
+def _places(value):
+    stretches = value.stretches or (
+        (value.length * value.part // value.parts, value.length * (value.part + 1) // value.parts),
     )
-    return [place for first, last in stretches for place in range(first, last)]
+    return [number for first, last in stretches for number in range(first, last)]
 
 
 def test_a_blob_that_is_not_there_yet_has_no_shares():
@@ -55,21 +55,21 @@ def test_nothing_is_divided_where_a_share_is_not_known():
 def test_each_row_that_is_left_is_in_exactly_one_share(data):
     length = data.draw(st.integers(0, 40))
     shares = [Position(1, 0, 0, 0, 0, 1, length)]
-    left = list(range(length))
+    unread = list(range(length))
     given_records = 0
     for _ in range(data.draw(st.integers(1, 4))):
         moved = []
-        for one in shares:
-            there = _places(one)
-            gone = data.draw(st.integers(0, len(there) - one.rows))
+        for single in shares:
+            there = _places(single)
+            gone = data.draw(st.integers(0, len(there) - single.rows))
             given_records += gone
-            left = [p for p in left if p not in there[one.rows : one.rows + gone]]
-            moved.append(one.after(gone, gone))
+            unread = [p for p in unread if p not in there[single.rows : single.rows + gone]]
+            moved.append(single.after(gone, gone))
         parts = data.draw(st.integers(1, 5))
         moved = decode_positions(encode_positions(moved))
         shares = [redistribute(moved, part, parts) for part in range(parts)]
 
-        assert [place for one in shares for place in _places(one)] == left
-        sizes = [len(_places(one)) for one in shares]
+        assert [row for share in shares for row in _places(share)] == unread
+        sizes = [len(_places(share)) for share in shares]
         assert max(sizes) - min(sizes) <= 1
-        assert sum(one.records for one in shares) == given_records
+        assert sum(share.records for share in shares) == given_records

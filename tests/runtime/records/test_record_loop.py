@@ -44,14 +44,14 @@ class _Sink:
 
 
 def _run(bench, *parts, source=None, sinks=(), by_record=False):
-    made = steps(*parts)
-    used = frozenset({*collect_usage(made).used, "x"})
-    names = BlockNames({}, frozenset(), used, frozenset(collect_usage(made).changed))
-    place = StepLocation("e/t", NOWHERE)
-    sent = tuple(SentRecord(("x",), frozenset(), place) for _ in sinks)
-    access = RecordAccess(("x",) if source else (), sent, place)
+    body = steps(*parts)
+    used = frozenset({*collect_usage(body).used, "x"})
+    names = BlockNames({}, frozenset(), used, frozenset(collect_usage(body).changed))
+    location = StepLocation("e/t", NOWHERE)
+    sent = tuple(SentRecord(("x",), frozenset(), location) for _ in sinks)
+    access = RecordAccess(("x",) if source else (), sent, location)
     path = "e/t/record" if source else "e/t"
-    block = compile_block(made, path, names, Actions(names), records=access)
+    block = compile_block(body, path, names, Actions(names), records=access)
     plan = RecordPlan(lambda frame: Streams(), by_record, "e/t")
     run_records(plan, block, bench.frame, Streams(source, tuple(sinks)))
 
@@ -104,7 +104,7 @@ def test_a_stop_of_the_task_ends_it():
     assert len(source.remaining) == 1
 
 
-def test_the_task_ends_when_nobody_wants_its_records_any_more():
+def test_the_task_ends_when_its_queues_have_no_readers():
     source = _given(1, 2, 3)
     with Bench() as bench:
         _run(bench, source=source, sinks=[_Sink(most=2)])
@@ -123,18 +123,18 @@ def test_random_numbers_are_those_of_the_record_where_instances_share_a_source()
     def drawn(instance, *, by_record, values=(1, 2)):
         with Bench(found=[]) as bench:
             bench.frame.instance = instance
-            found = []
+            collected = []
             source = _given(*values)
             records = source.connect(bench.frame)
 
             def noted(frame):
                 for record in records:
                     yield record
-                    found.append(bench.blobs["y"])
+                    collected.append(bench.blobs["y"])
 
             source.connect = noted
             _run(bench, "y = rng.integers(0, 1000000)", source=source, by_record=by_record)
-            return found
+            return collected
 
     assert drawn(0, by_record=True) == drawn(1, by_record=True)
     assert drawn(0, by_record=False) != drawn(1, by_record=False)

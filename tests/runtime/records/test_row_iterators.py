@@ -21,11 +21,11 @@ def _rows(count=20, width=3):
 
 
 def _all(feed):
-    found = []
-    while (given := feed.next()) is not None:
-        found.append(given)
+    collected = []
+    while (records := feed.next()) is not None:
+        collected.append(records)
     assert feed.next() is None
-    return found
+    return collected
 
 
 def _feed(rows, share=None, start=0, batch=0, order=None, drop_last=False):
@@ -35,10 +35,12 @@ def _feed(rows, share=None, start=0, batch=0, order=None, drop_last=False):
 @each_case("batch", [0, 1, 7, 20, 50])
 @each_case("start", [0, 7, 19, 20])
 def test_from_any_place_on_the_rows_are_those_that_are_left(batch, start):
-    given = _all(_feed(_rows(), start=start, batch=batch))
+    records = _all(_feed(_rows(), start=start, batch=batch))
 
-    assert sum(one.rows for one in given) == 20 - start
-    assert np.hstack([[], *(one.values[1] for one in given)]).tolist() == list(range(start, 20))
+    assert sum(record.rows for record in records) == 20 - start
+    assert np.hstack([[], *(record.values[1] for record in records)]).tolist() == list(
+        range(start, 20)
+    )
 
 
 def test_one_row_has_no_axis_for_it_and_a_batch_has():
@@ -54,28 +56,28 @@ def test_one_row_has_no_axis_for_it_and_a_batch_has():
 
 def test_a_share_is_a_part_of_the_order():
     order = shuffle_order(20, 1, "r", 1)
-    whole = [int(one.values[1]) for one in _all(_feed(_rows(), order=order))]
-    part = [int(one.values[1]) for one in _all(_feed(_rows(), share=(5, 15), order=order))]
+    whole = [int(record.values[1]) for record in _all(_feed(_rows(), order=order))]
+    part = [int(record.values[1]) for record in _all(_feed(_rows(), share=(5, 15), order=order))]
 
     assert part == whole[5:15]
 
 
 def test_what_is_left_out_of_a_last_batch_has_not_been_given():
-    given = _all(_feed(_rows(), batch=6, drop_last=True))
+    records = _all(_feed(_rows(), batch=6, drop_last=True))
 
-    assert [one.rows for one in given] == [6, 6, 6]
+    assert [record.rows for record in records] == [6, 6, 6]
 
 
 def test_a_large_batch_has_its_memory_for_itself():
     rows = ArrayRows("r", (np.zeros((10, 10_000)),), ("x",))
 
-    assert all(one.values[0].flags.owndata for one in _all(_feed(rows, batch=4)))
+    assert all(record.values[0].flags.owndata for record in _all(_feed(rows, batch=4)))
 
 
 def test_no_two_records_share_memory():
-    given = _all(_feed(_rows(), batch=2))
+    records = _all(_feed(_rows(), batch=2))
 
-    arrays = [one.values[0] for one in given]
+    arrays = [record.values[0] for record in records]
     assert not any(np.shares_memory(a, b) for a in arrays for b in arrays if a is not b)
 
 
@@ -106,9 +108,9 @@ class _Read:
 
     def read(self, count):
         self.asked.append(count)
-        found = np.arange(self.at, min(self.at + count, 5))
-        self.at += len(found)
-        return found
+        actual = np.arange(self.at, min(self.at + count, 5))
+        self.at += len(actual)
+        return actual
 
 
 class _Sought(_Read):
@@ -116,19 +118,21 @@ class _Sought(_Read):
         self.at = rows
 
 
-def _objects(made, names, start=0, batch=0, drop_last=False):
-    return ObjectIterator(made, names, start, batch, drop_last=drop_last, target="lib:Rows")
+def _objects(make_object, names, start=0, batch=0, drop_last=False):
+    return ObjectIterator(make_object, names, start, batch, drop_last=drop_last, target="lib:Rows")
 
 
 @pytest.mark.parametrize("start", [0, 2, 5, 9])
 def test_an_object_is_iterated_from_the_row_on(start):
-    given = _all(_objects(_Iterated, ("y",), start))
+    records = _all(_objects(_Iterated, ("y",), start))
 
-    assert [one.values[0] for one in given] == list(range(start, 5))
+    assert [record.values[0] for record in records] == list(range(start, 5))
 
 
 def test_rows_of_an_object_are_stacked_to_batches():
-    x, y = zip(*(one.values for one in _all(_objects(_Iterated, ("x", "y"), batch=3))), strict=True)
+    x, y = zip(
+        *(record.values for record in _all(_objects(_Iterated, ("x", "y"), batch=3))), strict=True
+    )
 
     assert [value.tolist() for value in y] == [[0, 1, 2], [3, 4]]
     assert [value.shape for value in x] == [(3, 2), (2, 2)]
@@ -136,11 +140,11 @@ def test_rows_of_an_object_are_stacked_to_batches():
     assert len(_all(short)) == 1
 
 
-@pytest.mark.parametrize("made", [_Read, _Sought])
-def test_an_object_that_reads_in_batches_is_asked_for_them(made):
-    given = _all(_objects(made, ("x",), 1, 3))
+@pytest.mark.parametrize("make_object", [_Read, _Sought])
+def test_an_object_that_reads_in_batches_is_asked_for_them(make_object):
+    records = _all(_objects(make_object, ("x",), 1, 3))
 
-    assert [one.values[0].tolist() for one in given] == [[1, 2, 3], [4]]
+    assert [record.values[0].tolist() for record in records] == [[1, 2, 3], [4]]
 
 
 def test_what_an_object_keeps_is_copied():
@@ -152,9 +156,9 @@ def test_what_an_object_keeps_is_copied():
                 buffer[:] = i
                 yield buffer
 
-    given = _all(_objects(Reusing, ("x",)))
+    records = _all(_objects(Reusing, ("x",)))
 
-    assert [one.values[0].tolist() for one in given] == [[0, 0], [1, 1], [2, 2]]
+    assert [record.values[0].tolist() for record in records] == [[0, 0], [1, 1], [2, 2]]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +170,12 @@ def test_what_an_object_keeps_is_copied():
         ([object()], ("a",), "cannot hold"),
     ],
 )
-def test_what_is_no_row_is_told(rows, names, message):
+def test_what_is_no_row_is_reported(rows, names, message):
     with pytest.raises(JobrunError, match=message):
         _all(_objects(lambda: rows, names))
 
 
-def test_rows_that_do_not_stack_are_told():
+def test_rows_that_do_not_stack_are_reported():
     with pytest.raises(JobrunError, match="different shapes"):
         _all(_objects(lambda: [np.zeros(2), np.zeros(3)], ("a",), batch=2))
 
@@ -185,7 +189,7 @@ def test_more_rows_than_asked_for_are_refused():
         _all(_objects(Generous, ("a",), batch=3))
 
 
-def test_errors_of_the_users_code_are_told_as_such():
+def test_errors_of_user_code_are_reported_as_such():
     class Broken:
         def __iter__(self):
             yield 1

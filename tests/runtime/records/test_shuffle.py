@@ -44,10 +44,10 @@ def test_a_part_of_the_order_is_a_part_of_the_whole(most, monkeypatch):
 def test_seed_reader_and_pass_each_make_another_order(most, other, monkeypatch):
     monkeypatch.setattr(row_iterators, "MOST_DRAWN", most)
     length = 1000
-    one, two = shuffle_order(length, 7, "r", 1), shuffle_order(length, *other)
+    first, second = shuffle_order(length, 7, "r", 1), shuffle_order(length, *other)
 
-    assert np.mean(one.rows(0, length) == two.rows(0, length)) < 0.1
-    assert np.array_equal(one.rows(0, length), shuffle_order(length, 7, "r", 1).rows(0, length))
+    assert np.mean(first.rows(0, length) == second.rows(0, length)) < 0.1
+    assert np.array_equal(first.rows(0, length), shuffle_order(length, 7, "r", 1).rows(0, length))
 
 
 def test_a_large_order_looks_random(monkeypatch):
@@ -55,7 +55,7 @@ def test_a_large_order_looks_random(monkeypatch):
     length = 200_000
     rows = shuffle_order(length, 7, "r", 1).rows(0, length)
 
-    for found in (np.corrcoef(rows, np.arange(length)), np.corrcoef(rows[1:], rows[:-1])):
-        assert abs(found[0, 1]) < 0.01
+    for correlation in (np.corrcoef(rows, np.arange(length)), np.corrcoef(rows[1:], rows[:-1])):
+        assert abs(correlation[0, 1]) < 0.01
     halves = rows[: length // 2] < length // 2
     assert abs(halves.mean() - 0.5) < 0.01

@@ -36,17 +36,17 @@ def session(tmp_path, job):
 
 
 def _points(session, job, every, most=100):
-    found = []
+    collected = []
 
     def reached(point):
-        found.append(point)
-        return len(found) < most
+        collected.append(point)
+        return len(collected) < most
 
     try:
         session.run(job.epoch, 1, {}, SafePointHooks(every, reached))
     except GroupCancelledError:
-        assert len(found) == most
-    return found
+        assert len(collected) == most
+    return collected
 
 
 def test_they_come_after_each_such_number_of_records(session, job):
@@ -60,21 +60,21 @@ def test_false_ends_the_run_there(session, job):
 def test_all_blobs_are_in_boundary_form(session, job):
     (point,) = _points(session, job, 12)
 
-    made = point.blobs["t"]["T"]
-    assert made.shape == (3, 4)
-    assert made.flags.f_contiguous
-    assert made.flags.owndata
+    created = point.blobs["t"]["T"]
+    assert created.shape == (3, 4)
+    assert created.flags.f_contiguous
+    assert created.flags.owndata
 
 
 def test_no_two_blobs_share_memory(session, job):
     (point,) = _points(session, job, 12)
 
-    arrays = [v for one in point.blobs.values() for v in one.values() if type(v) is np.ndarray]
-    for at, one in enumerate(arrays):
-        assert not any(np.shares_memory(one, other) for other in arrays[at + 1 :])
+    arrays = [v for blob in point.blobs.values() for v in blob.values() if type(v) is np.ndarray]
+    for at, array in enumerate(arrays):
+        assert not any(np.shares_memory(array, other) for other in arrays[at + 1 :])
 
 
-def test_the_streams_in_use_are_told_by_place(session, job):
+def test_the_random_streams_in_use_are_listed_by_block(session, job):
     (point,) = _points(session, job, 12)
 
     assert "epoch/fit" in point.streams

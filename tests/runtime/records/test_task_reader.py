@@ -31,7 +31,7 @@ def _counter(name, stop, **keys):
 
 
 def _zip(*readers, **keys):
-    fields = tuple(Field(one.name, one.name) for reader in readers for one in reader.fields)
+    fields = tuple(Field(field.name, field.name) for reader in readers for field in reader.fields)
     return Reader("r", ZipSource(readers), fields, restart=readers[0].restart, **keys)
 
 
@@ -61,7 +61,7 @@ def test_a_last_batch_that_is_short_may_be_left_out():
         assert desk.position()["finished"] == 1
 
 
-def test_without_restart_it_goes_on_where_the_last_run_ended():
+def test_without_restart_reading_continues_where_the_last_run_ended():
     with Desk(blob_reader(restart="never", limit=4)) as desk:
         runs = [plain(desk.run()) for _ in range(4)]
 
@@ -102,9 +102,9 @@ def test_shuffled_rows_are_another_order_of_the_same_in_each_pass(batch):
 def test_the_order_is_that_of_the_position_not_of_the_run():
     with Desk(blob_reader(shuffle=True)) as desk:
         desk.run()
-        kept = desk.node["readers/r"].copy()
+        retained = desk.node["readers/r"].copy()
         second = plain(desk.run())
-        desk.node["readers/r"] = kept
+        desk.node["readers/r"] = retained
 
         assert plain(desk.run()) == second
 
@@ -112,13 +112,13 @@ def test_the_order_is_that_of_the_position_not_of_the_run():
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_shares_of_the_nodes_are_all_rows_once(shuffle):
     reader = blob_reader(shard="node", shuffle=shuffle)
-    found = []
+    collected = []
     for part in range(3):
         with Desk(reader, part=part, parts=3) as desk:
-            found.append(plain(desk.run()))
+            collected.append(plain(desk.run()))
 
-    assert [len(share) for share in found] == [3, 3, 4]
-    assert sorted(chain(*found)) == list(range(10))
+    assert [len(share) for share in collected] == [3, 3, 4]
+    assert sorted(chain(*collected)) == list(range(10))
 
 
 def test_instances_have_shares_of_their_own_if_they_are_to():
@@ -137,12 +137,12 @@ def test_instances_that_share_a_source_get_each_record_once():
     with Desk(blob_reader(limit=90), instances=4, rows=100) as desk:
         source = desk.plan.source(desk.bench.frame)
         source.begin(desk.bench.frame)
-        found = [[] for _ in range(4)]
+        actual = [[] for _ in range(4)]
 
         def work(at):
             frame = desk.frame(at)
             for number, values in source.connect(frame):
-                found[at].append((number, int(values[0])))
+                actual[at].append((number, int(values[0])))
 
         threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
         for thread in threads:
@@ -151,7 +151,7 @@ def test_instances_that_share_a_source_get_each_record_once():
             thread.join()
         source.close()
 
-    assert sorted(chain(*found)) == [(row, row) for row in range(90)]
+    assert sorted(chain(*actual)) == [(row, row) for row in range(90)]
 
 
 def test_a_share_without_rows_is_an_error():
@@ -195,9 +195,9 @@ def test_what_was_read_ahead_is_not_given():
 def test_a_run_that_was_undone_is_run_again():
     with Desk(blob_reader(restart="never", limit=3)) as desk:
         desk.run()
-        kept = desk.node["readers/r"].copy()
+        retained = desk.node["readers/r"].copy()
         second = plain(desk.run())
-        desk.node["readers/r"] = kept
+        desk.node["readers/r"] = retained
 
         assert plain(desk.run()) == second
 
@@ -229,8 +229,8 @@ def test_records_side_by_side_end_with_the_shortest_and_none_is_lost():
     for reader in readers:
         with Desk(reader) as desk:
             desk.node[reader.position] = np.array([[1, 3, 3, 0, 0, 1, sizes[reader.name]]])
-            left = desk.run()
-            assert left == list(range(3, sizes[reader.name]))
+            remaining = desk.run()
+            assert remaining == list(range(3, sizes[reader.name]))
 
 
 def test_a_limit_of_records_side_by_side_counts_whole_ones():
@@ -255,7 +255,7 @@ def test_a_cancel_is_seen_between_records_and_while_waiting():
             desk.run()
 
 
-def test_a_file_stays_open_and_is_opened_anew_when_it_changes(tmp_path):
+def test_a_file_stays_open_and_is_reopened_when_it_changes(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(3))
     reader = Reader("r", FileSource("npy", Text(("a.npy",))), (Field("x", ""),))
     with Desk(reader, folder=str(tmp_path)) as desk:
@@ -264,7 +264,7 @@ def test_a_file_stays_open_and_is_opened_anew_when_it_changes(tmp_path):
         assert plain(desk.run()) == [0, 1, 2, 3, 4]
 
 
-def test_what_is_wrong_with_a_file_is_told_at_the_reader(tmp_path):
+def test_what_is_wrong_with_a_file_is_reported_at_the_reader(tmp_path):
     reader = Reader("r", FileSource("npy", Text(("a.npy",))), (Field("x", ""),), path="readers.r")
     with Desk(reader, folder=str(tmp_path)) as desk, pytest.raises(JobrunError) as caught:
         desk.run()
@@ -288,7 +288,7 @@ def test_a_class_is_made_for_each_pass_and_gives_rows(tmp_path, monkeypatch):
         assert [desk.run(), desk.run()] == [[(3, 1), (3, 1)], [(3, 2), (3, 2)]]
 
 
-def test_a_class_that_failed_is_made_anew(tmp_path, monkeypatch):
+def test_an_instance_that_failed_is_created_again(tmp_path, monkeypatch):
     (tmp_path / "rows_that_fail.py").write_text(
         "tries = []\n"
         "def rows():\n"
@@ -337,16 +337,16 @@ def test_a_ragged_record_is_as_long_as_its_length_says():
 def test_a_batch_of_a_ragged_field_is_its_rows_one_behind_the_other(batch, drop_last):
     groups = [_WORDS[at : at + batch] for at in range(0, 10, batch)]
     if drop_last:
-        groups = [one for one in groups if len(one) == batch]
+        groups = [group for group in groups if len(group) == batch]
     with _RaggedDesk(batch=batch, drop_last=drop_last) as desk:
-        found = _lists(desk.run())
+        actual = _lists(desk.run())
 
-    assert [x for x, _ in found] == [list(chain(*one)) for one in groups]
-    assert [n for _, n in found] == [[len(one) for one in group] for group in groups]
+    assert [x for x, _ in actual] == [list(chain(*group)) for group in groups]
+    assert [n for _, n in actual] == [[len(word) for word in group] for group in groups]
 
 
 @pytest.mark.parametrize("batch", [0, 3])
-def test_a_shuffled_ragged_field_goes_on_from_any_position(batch):
+def test_a_shuffled_ragged_field_continues_from_any_position(batch):
     keys = {"batch": batch, "shuffle": True, "restart": "never"}
     with _RaggedDesk(**keys) as desk:
         whole = _lists(desk.run())
@@ -355,20 +355,20 @@ def test_a_shuffled_ragged_field_goes_on_from_any_position(batch):
     for most in range(len(whole)):
         with _RaggedDesk(**keys) as desk:
             first = _lists(desk.run(most))
-            kept = desk.node["readers/r"]
+            retained = desk.node["readers/r"]
         with _RaggedDesk(**keys) as desk:
-            desk.node["readers/r"] = kept
+            desk.node["readers/r"] = retained
             assert first + _lists(desk.run()) == whole
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_shares_of_a_ragged_field_are_all_records_once(shuffle):
-    found = []
+    collected = []
     for part in range(3):
         with _RaggedDesk(shard="node", shuffle=shuffle, part=part, parts=3) as desk:
-            found += _lists(desk.run())
+            collected += _lists(desk.run())
 
-    assert sorted(found) == sorted(zip(_WORDS, _LENGTHS, strict=True))
+    assert sorted(collected) == sorted(zip(_WORDS, _LENGTHS, strict=True))
 
 
 def test_a_ragged_record_may_be_changed_without_changing_the_others():
@@ -387,10 +387,10 @@ def _data(source, *fields, changed="", **keys):
 
 def _records(data, frame, share=(0, 1)):
     feed = data.iterator_factory(frame, share)(Position(1), 1 << 62)
-    found = []
-    while (given := feed.next()) is not None:
-        found.append(given.values[0])
-    return found
+    collected = []
+    while (record := feed.next()) is not None:
+        collected.append(record.values[0])
+    return collected
 
 
 def test_a_file_is_looked_for_in_the_folder_of_its_spec(tmp_path):
@@ -415,7 +415,7 @@ def test_blobs_are_taken_as_they_are_when_a_run_begins():
         assert data.length == 5
 
 
-def test_blobs_of_different_lengths_are_told():
+def test_blobs_of_different_lengths_are_reported():
     source = BlobSource((("x", Name("X")), ("y", Name("Y"))))
     with Bench(X=np.arange(3), Y=np.arange(4)) as bench, pytest.raises(JobrunError) as caught:
         _data(source, Field("x", "x"), Field("y", "y")).open(bench.frame)
@@ -424,11 +424,11 @@ def test_blobs_of_different_lengths_are_told():
 
 def test_how_long_a_counter_is_is_known_if_it_ends():
     with Bench() as bench:
-        ends, endless = _data(CounterSource(0, 5)), _data(CounterSource())
-        ends.open(bench.frame)
+        end_states, endless = _data(CounterSource(0, 5)), _data(CounterSource())
+        end_states.open(bench.frame)
         endless.open(bench.frame)
 
-    assert (ends.length, endless.length) == (5, -1)
+    assert (end_states.length, endless.length) == (5, -1)
 
 
 def test_a_class_gets_its_arguments_and_what_its_signature_names(tmp_path):

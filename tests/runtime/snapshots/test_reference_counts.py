@@ -14,9 +14,9 @@ OFTEN = 5000
 def started(array):
     """A generator that has the array in a variable, and nowhere else."""
 
-    def hold(kept):
+    def hold(retained):
         yield
-        yield kept
+        yield retained
 
     held = hold(array)
     next(held)
@@ -24,11 +24,11 @@ def started(array):
 
 
 HOLDERS = (
-    lambda one: [one],
-    lambda one: {"a": one},
-    lambda one: lambda: one,
+    lambda value: [value],
+    lambda value: {"a": value},
+    lambda value: lambda: value,
     started,
-    lambda one: one[1:],
+    lambda value: value[1:],
 )
 
 
@@ -61,8 +61,8 @@ def test_another_owner_counts(holder):
 def test_a_variable_of_a_caller_counts():
     owner = [np.zeros(3)]
 
-    def ask(one):
-        assert one is owner[0]
+    def ask(value):
+        assert value is owner[0]
         return count_others(owner, 0)
 
     def hold():

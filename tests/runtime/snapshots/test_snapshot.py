@@ -43,14 +43,14 @@ class Node:
 @pytest.fixture
 def written(monkeypatch):
     """What is written, instead of a file."""
-    found = []
+    collected = []
 
     def write(self, path, *, epoch, run_id, values, **more):
-        found.append({name: np.copy(value) for name, value in values.items()})
+        collected.append({name: np.copy(value) for name, value in values.items()})
         return StoredFile("n", Path(path).name, 0, "")
 
     monkeypatch.setattr(NodeWriter, "write", write)
-    return found
+    return collected
 
 
 def test_a_file_holds_the_values_of_the_moment_it_was_begun(tmp_path):
@@ -92,7 +92,7 @@ def test_only_what_is_changed_in_place_is_copied(written):
     assert held._values["w"] is not node.blobs["w"]
 
 
-def test_nobody_waits_where_nothing_that_is_saved_is_changed():
+def test_no_thread_waits_if_no_saved_blob_is_changed():
     node = Node(w=np.zeros(3))
     node.snapshots.protect([node.begin()], (names("other"),), NONE)
 
@@ -187,17 +187,17 @@ def test_many_threads_at_the_gate_copy_each_blob_once(written, monkeypatch):
         module.Snapshot, "_copy", lambda self, names: (copied.extend(names), plain(names))
     )
     threads = [threading.Thread(target=held.pass_gate) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
     assert sorted(copied) == sorted(blobs)
     node.snapshots.persist(ticket, "x")
     assert all(same_bits(written[0][name], blobs[name]) for name in blobs)
 
 
-def test_a_copy_that_fails_is_an_error_for_everyone_and_blocks_nobody(monkeypatch):
+def test_a_failed_copy_is_an_error_in_all_threads_and_blocks_none(monkeypatch):
     def fail(self, names):
         raise MemoryError
 
@@ -213,7 +213,7 @@ def test_a_copy_that_fails_is_an_error_for_everyone_and_blocks_nobody(monkeypatc
             node.snapshots.persist(ticket, "x")
 
 
-def test_what_cannot_be_stored_is_told_with_its_place(tmp_path):
+def test_what_cannot_be_stored_is_reported_with_its_place(tmp_path):
     node = Node(w=np.zeros((1,) * 33))
 
     with pytest.raises(TaskFailedError) as caught:
@@ -328,23 +328,23 @@ def rss_bytes() -> int:
 
 
 @pytest.fixture
-def told(monkeypatch):
+def unchanged_names(monkeypatch):
     """What the writer is told to be unchanged, file by file."""
-    found = []
+    collected = []
     original = NodeWriter.write
 
     def write(self, path, **more):
-        found.append(set(more["unchanged"]))
+        collected.append(set(more["unchanged"]))
         return original(self, path, **more)
 
     monkeypatch.setattr(NodeWriter, "write", write)
-    return found
+    return collected
 
 
 LARGE = 1 << 18
 
 
-def test_what_nobody_has_touched_is_told_to_be_unchanged(told, tmp_path):
+def test_unchanged_arrays_are_not_written_again(unchanged_names, tmp_path):
     node = Node(w=np.zeros(LARGE), still=np.ones(LARGE), bound=np.ones(LARGE), small=np.ones(2))
     for number in range(3):
         ticket = node.begin()
@@ -355,10 +355,10 @@ def test_what_nobody_has_touched_is_told_to_be_unchanged(told, tmp_path):
         node.blobs["w"] += 1
         node.blobs["bound"] = np.copy(node.blobs["bound"])
 
-    assert told == [set(), {"still"}, {"still"}]
+    assert unchanged_names == [set(), {"still"}, {"still"}]
 
 
-def test_what_changes_while_it_is_written_has_changed_afterwards(told, tmp_path):
+def test_what_changes_while_it_is_written_has_changed_afterwards(unchanged_names, tmp_path):
     node = Node(w=np.zeros(LARGE), still=np.ones(LARGE))
     for number in range(2):
         ticket = node.begin()
@@ -370,10 +370,10 @@ def test_what_changes_while_it_is_written_has_changed_afterwards(told, tmp_path)
         node.snapshots.persist(ticket, str(tmp_path / str(number)))
         node.snapshots.release([ticket])
 
-    assert told == [set(), {"still"}]
+    assert unchanged_names == [set(), {"still"}]
 
 
-def test_after_a_save_that_failed_nothing_newer_is_taken_for_written(told, tmp_path):
+def test_after_a_save_that_failed_nothing_newer_is_taken_for_written(unchanged_names, tmp_path):
     node = Node(w=np.zeros(LARGE))
     for number, fails in enumerate([False, True, False, False]):
         node.snapshots.gates(names("w") if number == 1 else names())
@@ -387,10 +387,10 @@ def test_after_a_save_that_failed_nothing_newer_is_taken_for_written(told, tmp_p
         node.snapshots.release([ticket])
 
     # The second changed it, and never became a file.
-    assert told == [set(), set(), set(), {"w"}]
+    assert unchanged_names == [set(), set(), set(), {"w"}]
 
 
-def test_an_array_at_the_place_of_one_that_is_gone_is_another(told, tmp_path):
+def test_an_array_at_the_place_of_one_that_is_gone_is_another(unchanged_names, tmp_path):
     node = Node(w=np.zeros(LARGE))
     for number in range(3):
         ticket = node.begin()
@@ -400,4 +400,4 @@ def test_an_array_at_the_place_of_one_that_is_gone_is_another(told, tmp_path):
         del node.blobs["w"]
         node.blobs["w"] = np.full(LARGE, float(number))
 
-    assert told == [set(), set(), set()]
+    assert unchanged_names == [set(), set(), set()]

@@ -15,12 +15,12 @@ from tests.support.step_bench import Bench
 
 @pytest.fixture
 def bench(tmp_path):
-    with Bench(str(tmp_path)) as one:
-        one.node.update(w=np.arange(4.0), k=3, scratch=1)
-        one.do(SaveState("local.h5", ("k", "w"), "run"))
-        ticket = one.frame.results["ticket"]
-        one.saved = one.run.snapshots.persist(ticket, str(tmp_path)).file
-        yield one
+    with Bench(str(tmp_path)) as step_bench:
+        step_bench.node.update(w=np.arange(4.0), k=3, scratch=1)
+        step_bench.do(SaveState("local.h5", ("k", "w"), "run"))
+        ticket = step_bench.frame.results["ticket"]
+        step_bench.saved = step_bench.run.snapshots.persist(ticket, str(tmp_path)).file
+        yield step_bench
 
 
 def load(bench, tmp_path, *names, digest="", partial=False):
@@ -91,19 +91,19 @@ def load_module(bench, tmp_path, make):
 @pytest.mark.long
 def test_a_module_is_read_into_its_own_memory(bench, tmp_path, monkeypatch):
     torch = pytest.importorskip("torch", reason="CI installs it")
-    given = []
+    inputs = []
     take = torch.nn.Module.load_state_dict
 
     def spy(module, state):
         assert state["weight"].is_set_to(module.weight)
-        given.append(module)
+        inputs.append(module)
         return take(module, state)
 
     monkeypatch.setattr(torch.nn.Module, "load_state_dict", spy)
 
     saved, loaded = load_module(bench, tmp_path, lambda: torch.nn.Linear(400, 300))
 
-    assert loaded in given
+    assert loaded in inputs
     assert torch.equal(loaded.weight, saved.weight)
     assert torch.equal(loaded.bias, saved.bias)
 

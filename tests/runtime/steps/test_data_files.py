@@ -14,8 +14,8 @@ from tests.support.step_bench import Bench
 @pytest.fixture
 def bench(tmp_path):
     (tmp_path / "run").mkdir()
-    with Bench(str(tmp_path), x=np.arange(6.0).reshape(2, 3).T, n=4) as one:
-        yield one
+    with Bench(str(tmp_path), x=np.arange(6.0).reshape(2, 3).T, n=4) as step_bench:
+        yield step_bench
 
 
 def load(*files):

@@ -22,8 +22,8 @@ from tests.support.step_bench import Bench
 
 @pytest.fixture
 def bench(tmp_path):
-    with Bench(str(tmp_path), x=np.arange(3.0), n=2) as one:
-        yield one
+    with Bench(str(tmp_path), x=np.arange(3.0), n=2) as step_bench:
+        yield step_bench
 
 
 def test_each_kind_of_effect_can_be_carried_out():
@@ -38,7 +38,7 @@ def test_a_log_step_says_who_and_where(bench):
     assert bench.events == [Logged("x is 1.00, n 2", "t", "local", 0, 3, "e/t/log")]
 
 
-def test_metrics_are_told_all_or_none(bench):
+def test_metrics_are_reported_all_or_none(bench):
     bench.do(Metric((("a", expr("sum(x)")), ("b", expr("n"))), path="e/t/metric"))
     assert bench.events == [
         Measured("a", 3.0, 3, "t", "local", 0),
@@ -71,7 +71,7 @@ def test_an_assertion_that_holds_says_nothing(bench):
     bench.do(Assert(expr("n == 2"), text(("1 / 0", "")), "n == 2", path="e/t/assert"))
 
 
-def test_an_assertion_that_fails_says_what_it_was_told_to(bench):
+def test_a_failed_assertion_shows_its_message(bench):
     step = Assert(expr("n > 2"), text("n is ", ("n", "")), "n > 2", path="e/t/assert")
 
     with pytest.raises(TaskFailedError) as caught:
@@ -112,7 +112,7 @@ def test_state_is_held_written_and_read(bench, tmp_path):
     assert all(same_bits(bench.node[name], before[name]) for name in bench.node)
 
 
-def test_branches_have_their_own_stream_and_go_on_in_it(bench):
+def test_branches_have_separate_random_streams_that_continue(bench):
     both = Parallel((steps("a = rng.random()"), steps("b = rng.random()")), "e/t/parallel")
 
     first = dict(bench.do(both))

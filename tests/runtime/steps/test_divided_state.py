@@ -14,13 +14,13 @@ from jobrun.values.compare import same_bits
 def parts(tmp_path):
     def write(dtype="<f8"):
         rows = np.arange(20.0).reshape(10, 2).astype(dtype)
-        found = []
+        collected = []
         for node, (first, stop) in {"a": (0, 3), "b": (3, 10)}.items():
             path = str(tmp_path / f"{node}-{len(list(tmp_path.iterdir()))}.h5")
             values = {"U": rows[first:stop].copy(), "V": 1.5}
             stored = write_state(path, node=node, epoch=4, run_id="r", values=values)
-            found.append(FilePart(path, node, stored.digest, ()))
-        return rows, found
+            collected.append(FilePart(path, node, stored.digest, ()))
+        return rows, collected
 
     return write
 
@@ -38,26 +38,26 @@ def test_rows_of_two_files_are_put_together_bit_for_bit(parts, dtype):
 
 
 def test_rows_keep_the_axis_order_of_their_files(tmp_path):
-    whole, found = np.arange(60.0).reshape(10, 6), []
+    whole, collected = np.arange(60.0).reshape(10, 6), []
     for node, (first, stop) in {"a": (0, 4), "b": (4, 10)}.items():
         path = str(tmp_path / f"{node}.h5")
         values = {"U": np.asfortranarray(whole[first:stop])}
         stored = write_state(path, node=node, epoch=4, run_id="r", values=values)
-        found.append(FilePart(path, node, stored.digest, (Rows("U", 1, 4),)))
+        collected.append(FilePart(path, node, stored.digest, (Rows("U", 1, 4),)))
 
-    made = read_parts(found, 4, "r")["U"]
+    created = read_parts(collected, 4, "r")["U"]
 
-    assert made.flags.f_contiguous
-    assert made.flags.owndata
-    assert np.array_equal(made, whole[[1, 2, 3, 5, 6, 7]])
+    assert created.flags.f_contiguous
+    assert created.flags.owndata
+    assert np.array_equal(created, whole[[1, 2, 3, 5, 6, 7]])
 
 
 def test_a_share_owns_its_memory_and_can_be_written(parts):
     _, (_, b) = parts()
-    made = read_parts([_with(b, Rows("U", 2, 4))], 4, "r")["U"]
+    created = read_parts([_with(b, Rows("U", 2, 4))], 4, "r")["U"]
 
-    assert made.flags.owndata
-    assert made.flags.writeable
+    assert created.flags.owndata
+    assert created.flags.writeable
 
 
 def test_a_share_may_have_no_rows(parts):

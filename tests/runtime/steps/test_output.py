@@ -27,54 +27,54 @@ def started(line):
     ],
 )
 def test_bytes_are_cut_into_lines(pieces, lines):
-    told: list[str] = []
-    cutter = LineSplitter(told.append)
+    received: list[str] = []
+    cutter = LineSplitter(received.append)
     for piece in pieces:
         cutter.feed(piece)
     cutter.end()
 
-    assert told == lines
+    assert received == lines
 
 
-def test_a_line_without_end_is_told_in_parts():
-    told: list[str] = []
-    cutter = LineSplitter(told.append)
+def test_a_line_without_end_is_passed_on_in_parts():
+    lines: list[str] = []
+    cutter = LineSplitter(lines.append)
     for _ in range(5):
         cutter.feed(b"x" * 40000)
     cutter.end()
 
-    assert "".join(told) == "x" * 200000
-    assert max(map(len, told)) <= 1 << 16
+    assert "".join(lines) == "x" * 200000
+    assert max(map(len, lines)) <= 1 << 16
 
 
-def test_all_output_is_told_and_the_code_given():
-    told: list[str] = []
+def test_all_output_is_passed_on_and_the_exit_code_returned():
+    lines: list[str] = []
     with started("seq 20000; exit 5") as process:
-        code = follow_output(process, told.append, CancelScope())
+        code = follow_output(process, lines.append, CancelScope())
 
     assert code == 5
-    assert told == [str(number) for number in range(1, 20001)]
+    assert lines == [str(number) for number in range(1, 20001)]
 
 
 def test_a_program_that_closes_its_output_early_is_waited_for():
-    told: list[str] = []
+    lines: list[str] = []
     with started("exec >&- 2>&-; sleep 0.2; exit 4") as process:
-        assert follow_output(process, told.append, CancelScope()) == 4
+        assert follow_output(process, lines.append, CancelScope()) == 4
 
 
 def test_a_background_process_does_not_hold_the_step():
-    told: list[str] = []
+    lines: list[str] = []
     with started("sleep 1000 & echo up") as process:
-        assert follow_output(process, told.append, CancelScope()) == 0
+        assert follow_output(process, lines.append, CancelScope()) == 0
 
-    assert told == ["up"]
+    assert lines == ["up"]
 
 
 def test_cancel_asks_first_and_forces_later():
-    scope, told = CancelScope(), []
+    scope, lines = CancelScope(), []
 
     def tell(line: str) -> None:
-        told.append(line)
+        lines.append(line)
         scope.cancel()
 
     with started(
@@ -83,7 +83,7 @@ def test_cancel_asks_first_and_forces_later():
         code = follow_output(process, tell, scope)
 
     # Between them the shell may tell of its own child.
-    assert (code, told[0], told[-1]) == (7, "up", "asked")
+    assert (code, lines[0], lines[-1]) == (7, "up", "asked")
 
 
 @pytest.mark.long
@@ -113,8 +113,8 @@ def test_a_program_that_ignores_the_request_is_killed_at_once_where_the_scope_sa
         scope.cancel()
 
     with started("trap 'echo politely' TERM; echo up; while true; do sleep 0.05; done") as process:
-        told: list[str] = []
-        code = follow_output(process, lambda line: (told.append(line), tell(line)), scope)
+        lines: list[str] = []
+        code = follow_output(process, lambda line: (lines.append(line), tell(line)), scope)
 
     assert code == -signal.SIGKILL
-    assert told == ["up"]
+    assert lines == ["up"]

@@ -26,7 +26,7 @@ def _as_before():
 
 
 @pytest.mark.parametrize(
-    ("change", "find", "told"),
+    ("change", "find", "expected"),
     [
         (lambda: os.umask(0o777), lambda: os.umask(0o022), "the mask of new files"),
         (lambda: os.chdir("/"), os.getcwd, "the working directory"),
@@ -37,8 +37,8 @@ def _as_before():
          "the handlers of signals"),
     ],
 )  # fmt: skip
-def test_row_73_what_a_task_changes_of_the_process_is_put_back_and_told_once(
-    change, find, told, tmp_path, monkeypatch
+def test_row_73_process_state_that_a_task_changes_is_restored_and_reported_once(
+    change, find, expected, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     locale.setlocale(locale.LC_ALL, "C")
@@ -52,11 +52,11 @@ def test_row_73_what_a_task_changes_of_the_process_is_put_back_and_told_once(
         assert find() == before
 
     (noted,) = events
-    assert told in noted.text
+    assert expected in noted.text
     assert noted.level == "warning"
 
 
-def test_who_changes_nothing_is_told_nothing():
+def test_a_task_that_changes_nothing_gets_no_warning():
     events = []
     with ProcessState(events.append).preserve():
         pass
@@ -88,12 +88,12 @@ def test_a_directory_that_is_gone_is_left(tmp_path, monkeypatch):
 
 def _noted_after(draw, runs, monkeypatch):
     monkeypatch.delitem(sys.modules, "jobrun.generators", raising=False)
-    told = []
-    state = ProcessState(told.append)
+    events = []
+    state = ProcessState(events.append)
     for number in range(runs):
         with state.preserve():
             draw(number)
-    return [event.text for event in told]
+    return [event.text for event in events]
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_a_module_that_draws_when_it_is_imported_is_not_reported(monkeypatch):
 
 def test_generators_that_are_part_of_the_state_are_not_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "jobrun.generators", sys)
-    told = []
-    state = ProcessState(told.append)
+    events = []
+    state = ProcessState(events.append)
     for _ in range(9):
         with state.preserve():
             random.random()
 
-    assert told == []
+    assert events == []

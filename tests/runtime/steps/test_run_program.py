@@ -24,36 +24,38 @@ from tests.support.step_bench import Bench
 @pytest.fixture
 def bench(tmp_path):
     (tmp_path / "run").mkdir()
-    with Bench(str(tmp_path), x=np.arange(3.0), n=2) as one:
-        yield one
+    with Bench(str(tmp_path), x=np.arange(3.0), n=2) as step_bench:
+        yield step_bench
 
 
 def program(*command, values=None, out=(), env=()):
-    given = tuple((name, expr(value)) for name, value in (values or {}).items())
+    inputs = tuple((name, expr(value)) for name, value in (values or {}).items())
     results = tuple((blob, text(path), member) for blob, path, member in out)
-    return RunProgram(tuple(map(text, command)), False, env, given, results, path="e/t/run")
+    return RunProgram(tuple(map(text, command)), False, env, inputs, results, path="e/t/run")
 
 
 def shell(line, **more):
-    made = program(line, **more)
-    return RunProgram(made.command, True, made.env, made.values, made.results, path="e/t/run")
+    created = program(line, **more)
+    return RunProgram(
+        created.command, True, created.env, created.values, created.results, path="e/t/run"
+    )
 
 
-def said(bench):
+def logged_lines(bench):
     return [event.text for event in bench.events if isinstance(event, Logged)]
 
 
 def test_output_and_errors_become_log_lines_in_their_order(bench):
     bench.do(shell("echo one; echo two >&2; printf 'three'"))
 
-    assert said(bench) == ["one", "two", "three"]
+    assert logged_lines(bench) == ["one", "two", "three"]
     assert bench.events[0].path == "e/t/run"
 
 
 def test_it_runs_in_the_specs_folder_without_input(bench, tmp_path):
     bench.do(shell("pwd; cat"))
 
-    assert said(bench) == [os.path.realpath(tmp_path)]
+    assert logged_lines(bench) == [os.path.realpath(tmp_path)]
 
 
 def test_it_sees_only_the_variables_that_are_meant_for_it(bench, monkeypatch, tmp_path):
@@ -62,7 +64,7 @@ def test_it_sees_only_the_variables_that_are_meant_for_it(bench, monkeypatch, tm
 
     bench.do(program("/usr/bin/env", values={"lr": "0.5"}, env=("WANTED", "ABSENT")))
 
-    seen = dict(line.split("=", 1) for line in said(bench))
+    seen = dict(line.split("=", 1) for line in logged_lines(bench))
     assert set(seen) - {"PATH", "HOME", "LANG", "TZ", "TMPDIR"} == {
         "WANTED",
         "JOBRUN_EPOCH",
@@ -97,7 +99,7 @@ def test_what_is_no_array_is_handed_over_as_text_or_json(bench, value, handed):
 
     bench.do(shell('echo "$JOBRUN_V"', values={"v": "v"}))
 
-    assert said(bench) == [handed]
+    assert logged_lines(bench) == [handed]
 
 
 def test_integer_of_any_size_is_handed_over_whole(bench):
@@ -105,7 +107,7 @@ def test_integer_of_any_size_is_handed_over_whole(bench):
 
     bench.do(shell('echo "${#JOBRUN_V} ${JOBRUN_V:0:5}"', values={"v": "v"}))
 
-    assert said(bench) == ["4003 0x100"]
+    assert logged_lines(bench) == ["4003 0x100"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_integer_of_any_size_is_handed_over_whole(bench):
     ],
     ids=list(map(str, range(11))),
 )  # fmt: skip
-def test_what_no_text_stands_for_is_refused_by_name(bench, value, words):
+def test_a_value_without_a_text_form_is_refused_by_name(bench, value, words):
     bench.blobs["v"] = value
 
     with pytest.raises(TaskFailedError) as caught:
@@ -133,7 +135,7 @@ def test_what_no_text_stands_for_is_refused_by_name(bench, value, words):
 def test_list_of_an_expression_is_no_array(bench):
     bench.do(shell('echo "$JOBRUN_V"', values={"v": "[1, 2.0]"}))
 
-    assert said(bench) == ["[1, 2.0]"]
+    assert logged_lines(bench) == ["[1, 2.0]"]
 
 
 def test_arrays_go_and_come_back_as_files(bench):
@@ -142,7 +144,7 @@ def test_arrays_go_and_come_back_as_files(bench):
     blobs = bench.do(shell(line, values={"x": "x * 2"}, out=(("y", "back.npy", ""),)))
 
     assert blobs["y"].tolist() == [0, 2, 4]
-    assert not Path(said(bench)[0]).exists()
+    assert not Path(logged_lines(bench)[0]).exists()
 
 
 def test_a_result_that_was_not_written_is_an_error(bench):
@@ -200,7 +202,7 @@ def test_cancel_ends_the_program_and_all_it_started(bench, tmp_path):
     line = "sleep 1000 & echo $!; wait"
 
     def cancel_when_up():
-        while not said(bench):
+        while not logged_lines(bench):
             threading.Event().wait(0.005)
         bench.run.body.cancel()
 
@@ -210,20 +212,20 @@ def test_cancel_ends_the_program_and_all_it_started(bench, tmp_path):
         bench.do(shell(line))
     canceller.join()
 
-    assert _is_gone(int(said(bench)[0]))
+    assert _is_gone(int(logged_lines(bench)[0]))
 
 
 def test_what_a_program_leaves_behind_ends_with_it(bench):
     bench.do(shell("sleep 1000 & echo $!"))
 
-    assert _is_gone(int(said(bench)[0]))
+    assert _is_gone(int(logged_lines(bench)[0]))
 
 
 def test_holes_are_filled_into_the_command(bench):
     hole = text(("n", "03d"))
     bench.do(RunProgram((text("echo"), hole), path="e/t/run"))
 
-    assert said(bench) == ["002"]
+    assert logged_lines(bench) == ["002"]
 
 
 def _is_gone(pid: int) -> bool:
@@ -239,21 +241,21 @@ def _is_gone(pid: int) -> bool:
 
 
 def keeping(line):
-    made = shell(line)
-    return replace(made, state_dir="own")
+    created = shell(line)
+    return replace(created, state_dir="own")
 
 
-def test_its_own_folder_is_a_value_afterwards(bench, tmp_path):
+def test_the_state_dir_is_stored_after_the_program(bench, tmp_path):
     bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
 
     bench.do(keeping("echo one > $JOBRUN_STATE_DIR/a; echo $JOBRUN_STATE_DIR"))
 
-    assert said(bench) == [str(tmp_path / "run" / "state_dirs" / "local" / "own")]
+    assert logged_lines(bench) == [str(tmp_path / "run" / "state_dirs" / "local" / "own")]
     unpack_directory(bench.blobs["state_dirs/own"], tmp_path / "copy")
     assert (tmp_path / "copy" / "a").read_text() == "one\n"
 
 
-def test_its_own_folder_is_as_the_value_says_whatever_happened_to_it(bench, tmp_path):
+def test_the_state_dir_is_restored_from_its_value(bench, tmp_path):
     bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
     bench.do(keeping("echo one > $JOBRUN_STATE_DIR/a"))
     folder = tmp_path / "run" / "state_dirs" / "local" / "own"
@@ -262,10 +264,10 @@ def test_its_own_folder_is_as_the_value_says_whatever_happened_to_it(bench, tmp_
 
     bench.do(keeping("ls $JOBRUN_STATE_DIR; cat $JOBRUN_STATE_DIR/a"))
 
-    assert said(bench) == ["a", "one"]
+    assert logged_lines(bench) == ["a", "one"]
 
 
-def test_what_a_program_that_fails_did_to_its_folder_is_undone(bench):
+def test_changes_of_a_failed_program_to_its_state_dir_are_undone(bench):
     bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
     with pytest.raises(TaskFailedError):
         bench.do(keeping("echo half > $JOBRUN_STATE_DIR/a; exit 3"))
@@ -273,7 +275,7 @@ def test_what_a_program_that_fails_did_to_its_folder_is_undone(bench):
 
     bench.do(keeping("ls $JOBRUN_STATE_DIR"))
 
-    assert said(bench) == []
+    assert logged_lines(bench) == []
 
 
 def test_a_program_that_is_called_again_finds_its_folder_as_it_left_it(bench):
@@ -281,4 +283,4 @@ def test_a_program_that_is_called_again_finds_its_folder_as_it_left_it(bench):
 
     bench.do(keeping("cd $JOBRUN_STATE_DIR; echo x >> a; [ $(wc -l < a) = 3 ] || exit 75; cat a"))
 
-    assert said(bench) == ["x", "x", "x"]
+    assert logged_lines(bench) == ["x", "x", "x"]

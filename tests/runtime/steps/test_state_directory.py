@@ -43,9 +43,9 @@ ODD_NAMES = [
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "own"
-    made.mkdir()
-    return made
+    path = tmp_path / "own"
+    path.mkdir()
+    return path
 
 
 def _fill(folder: Path) -> None:
@@ -77,7 +77,7 @@ def _fill(folder: Path) -> None:
 
 
 def _facts(folder: Path) -> dict[bytes, object]:
-    found = {}
+    collected = {}
     for name, path in state_directory._walk(folder):
         facts = os.lstat(path)
         content = str(Path(path).readlink()) if stat.S_ISLNK(facts.st_mode) else ""
@@ -85,8 +85,14 @@ def _facts(folder: Path) -> dict[bytes, object]:
             content = Path(path).read_bytes()
         inode = facts.st_ino if facts.st_nlink > 1 and stat.S_ISREG(facts.st_mode) else 0
         size = facts.st_size if stat.S_ISREG(facts.st_mode) else 0
-        found[os.fsencode(name)] = (facts.st_mode, facts.st_mtime_ns, size, bool(inode), content)
-    return found
+        collected[os.fsencode(name)] = (
+            facts.st_mode,
+            facts.st_mtime_ns,
+            size,
+            bool(inode),
+            content,
+        )
+    return collected
 
 
 def test_everything_comes_back_as_it_was(folder):
@@ -222,8 +228,8 @@ def _pipe(path: Path) -> None:
 
 def _socket(path: Path) -> None:
     os.chdir(path.parent)
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(path.name)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path.name)
 
 
 @pytest.mark.parametrize(
@@ -252,22 +258,22 @@ def test_a_name_in_a_message_holds_no_control_characters(folder):
     assert "'\\x1b[31m\\\\xff' is a named pipe" in caught.value.faults[0].message
 
 
-def test_a_file_that_nobody_may_read_is_refused_by_name(folder, monkeypatch):
+def test_an_unreadable_file_is_refused_by_name(folder, monkeypatch):
     (folder / "secret").touch()
     real = os.open
 
-    def refuse(path, *rest, **more):
+    def refuse(path, *remaining, **more):
         if str(path).endswith("secret"):
             raise PermissionError(13, "Permission denied", path)
-        return real(path, *rest, **more)
+        return real(path, *remaining, **more)
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(TaskFailedError, match="'secret' in the 'state_dir' cannot be read"):
         pack_directory(folder)
 
 
-@pytest.mark.parametrize("how", ["grows", "shrinks", "vanishes", "is written to"])
-def test_a_file_that_changes_while_it_is_stored_is_refused_by_name(how, folder, monkeypatch):
+@pytest.mark.parametrize("change", ["grows", "shrinks", "vanishes", "is written to"])
+def test_a_file_that_changes_while_it_is_stored_is_refused_by_name(change, folder, monkeypatch):
     path = folder / "busy"
     path.write_bytes(bytes(4 << 20))
     acts = {
@@ -279,7 +285,7 @@ def test_a_file_that_changes_while_it_is_stored_is_refused_by_name(how, folder, 
     real = state_directory._write_entry
 
     def write(file, entry):
-        acts[how]()
+        acts[change]()
         real(file, entry)
 
     monkeypatch.setattr(state_directory, "_write_entry", write)
@@ -379,12 +385,12 @@ def _write(tree, folder):
 @settings(max_examples=40, deadline=None)
 @given(tree=_TREES)
 def test_any_folder_comes_back(tree, tmp_path_factory):
-    place = tmp_path_factory.mktemp("any")
-    _write(tree, place / "one")
+    folder_path = tmp_path_factory.mktemp("any")
+    _write(tree, folder_path / "one")
 
-    unpack_directory(pack_directory(place / "one"), place / "other")
+    unpack_directory(pack_directory(folder_path / "one"), folder_path / "other")
 
-    assert _facts(place / "other") == _facts(place / "one")
+    assert _facts(folder_path / "other") == _facts(folder_path / "one")
 
 
 def test_a_file_of_more_than_8_gib_of_data_in_several_pieces_has_a_right_header():
@@ -398,9 +404,9 @@ def test_a_file_of_more_than_8_gib_of_data_in_several_pieces_has_a_right_header(
     header.size = len(text) + entry.data_bytes
     data = state_directory._render_header(header) + text + bytes(1024)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        found = archive.next()
-        assert (found.name, found.size) == ("n", 30 << 30)
-        assert [one for one in found.sparse if one[1]] == list(segments)
+        actual = archive.next()
+        assert (actual.name, actual.size) == ("n", 30 << 30)
+        assert [column for column in actual.sparse if column[1]] == list(segments)
         assert archive.offset == len(data) - 1024 + (10 << 30)
 
 

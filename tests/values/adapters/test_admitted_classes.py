@@ -168,7 +168,7 @@ def test_a_chain_of_many_objects_is_refused_and_not_a_crash(admit):
     assert "deep" in fault.message
 
 
-def test_a_counter_of_itertools_goes_on_where_it_was():
+def test_a_counter_of_itertools_continues_where_it_was():
     numbers = itertools.count(2.5, 0.5)
     next(numbers)
 
