@@ -95,7 +95,7 @@ def test_a_line_of_another_length_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe\x00", b"a,b\n1,\xff\n", b'a\n"open\n'])
-def test_what_is_no_table_is_reported(tmp_path, data):
+def test_an_invalid_table_is_reported(tmp_path, data):
     (tmp_path / "x.csv").write_bytes(data)
 
     assert "x.csv" in message_of(str(tmp_path / "x.csv"))
@@ -107,7 +107,7 @@ def test_a_table_of_names_alone_has_no_rows(tmp_path):
 
 @pytest.mark.long
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), NUMBERS, min_size=1))
-def test_columns_of_numbers_come_back_exactly(tmp_path_factory, columns):
+def test_columns_of_numbers_round_trip_exactly(tmp_path_factory, columns):
     length = min(map(len, columns.values()))
     columns = {name: column[:length] for name, column in columns.items()}
     # A name that is a number would make the first line one of data.
@@ -121,7 +121,7 @@ def test_columns_of_numbers_come_back_exactly(tmp_path_factory, columns):
 
 
 @given(TEXTS)
-def test_text_comes_back(tmp_path_factory, items):
+def test_text_round_trips(tmp_path_factory, items):
     items = [f"t{item}" for item in items]
     path = table(tmp_path_factory.mktemp("tables"), written({"name": np.array(items)}))
 
@@ -146,7 +146,7 @@ def test_a_matrix_without_a_name_has_no_line_of_names(tmp_path):
         {"a": np.zeros(2, "M8[s]")},
     ],
 )
-def test_what_is_no_table_is_not_written(columns):
+def test_a_value_that_is_no_table_is_not_written(columns):
     with pytest.raises(TaskFailedError, match=r"x\.csv"):
         written(columns)
 

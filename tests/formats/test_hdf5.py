@@ -36,7 +36,7 @@ def code_of(path, member) -> str:
 
 
 @given(st.dictionaries(NAMES.map(lambda name: f"/g/{name}"), PLAIN, min_size=1, max_size=3))
-def test_arrays_come_back(tmp_path_factory, values):
+def test_arrays_round_trip(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("hdf5") / "x.h5"
     path.write_bytes(render_hdf5(values, str(path)))
 
@@ -48,7 +48,7 @@ def test_arrays_come_back(tmp_path_factory, values):
         assert back.flags.owndata
 
 
-def test_text_comes_back(tmp_path):
+def test_text_round_trips(tmp_path):
     path = tmp_path / "x.h5"
     path.write_bytes(render_hdf5({"a": np.array(["ü", "abc"]), "b": np.array("€")}, "x.h5"))
 
@@ -135,7 +135,7 @@ def sequences(file):
 @pytest.mark.parametrize(
     "make", [soft, external, external_storage, virtual, endless, references, sequences]
 )
-def test_what_leads_elsewhere_is_refused(tmp_path, make):
+def test_links_and_external_data_are_refused(tmp_path, make):
     assert code_of(create_file(tmp_path, make), "m") == "E287"
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_file_is_reported(tmp_path, length):
         {"a": np.array([None])},
     ],
 )
-def test_what_hdf5_cannot_hold_is_not_written(values):
+def test_a_value_that_hdf5_cannot_hold_is_not_written(values):
     with pytest.raises(TaskFailedError, match=r"x\.h5"):
         render_hdf5(values, "x.h5")
 
@@ -205,7 +205,7 @@ def test_items_without_a_fixed_length_are_reported(tmp_path):
         open_rows("hdf5", path, ("t",))
 
 
-def test_what_leads_elsewhere_is_not_followed(tmp_path):
+def test_links_are_not_followed(tmp_path):
     path = _file(tmp_path, x=(np.arange(4), {}))
     with h5py.File(path, "a") as file:
         file["link"] = h5py.SoftLink("/x")

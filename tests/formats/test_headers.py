@@ -143,7 +143,7 @@ def test_an_npy_file_has_no_members(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.h5"])
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\0\xff\xff{", b"PK\x03\x04"])
-def test_what_is_not_what_its_name_says_is_reported(tmp_path, name, content):
+def test_a_file_with_content_of_another_format_is_reported(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content if name != "x.csv" else b"\xff\xfe" + content)
 

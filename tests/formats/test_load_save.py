@@ -19,7 +19,7 @@ def write_member(path, member, value):
 @pytest.mark.parametrize(
     ("name", "member"), [("x.npy", ""), ("x.npz", "a"), ("x.csv", ""), ("x.h5", "/g/a")]
 )
-def test_what_is_written_is_read(tmp_path, name, member):
+def test_written_members_are_read_back(tmp_path, name, member):
     path = str(tmp_path / name)
 
     write_member(path, member, ARRAY)

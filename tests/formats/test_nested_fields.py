@@ -48,7 +48,7 @@ def test_plain_numbers_have_no_fields():
     assert field_names("a", ("<f8", (3,))) == ()
 
 
-def test_what_fills_space_has_no_name():
+def test_padding_fields_have_no_name():
     assert field_names("p", FORM) == ("p/id", "p/pos/x", "p/pos/y", "p/v")
     assert field_names("", FORM)[0] == "id"
 

@@ -27,7 +27,7 @@ def code_of(action, *args) -> str:
 
 
 @given(ARRAYS)
-def test_arrays_come_back(tmp_path_factory, array):
+def test_arrays_round_trip(tmp_path_factory, array):
     folder = tmp_path_factory.mktemp("arrays")
     with (folder / "x.npy").open("wb") as file:
         write_npy(file, array)

@@ -117,7 +117,7 @@ def test_rows_in_any_order_are_those_of_the_member(source):
     _same(rows.take(5, 9), rows.columns, [column[5:9] for column in expected])
 
 
-def test_what_is_read_is_the_callers_own(source):
+def test_returned_rows_belong_to_the_caller(source):
     rows, expected = source
 
     for piece in (rows.take(0, 9), rows.pick(np.arange(9))):

@@ -89,7 +89,7 @@ def test_shapes_broadcast(
     assert broadcast(lhs, rhs) == expected
 
 
-def test_either_of_two_keeps_what_both_agree_on() -> None:
+def test_a_join_keeps_what_both_branches_agree_on() -> None:
     assert join(Known("int8", (2, 3)), Known("int8", (2, 5))) == Known("int8", (2, None))
     assert join(Known("int8", (2,)), Known("int16", (2, 2))) == UNKNOWN
 

@@ -23,7 +23,7 @@ from jobrun.ops.abstract_values import (
 ARRAY = Known("float32", (2, 3))
 
 
-def test_what_is_given_none_is_absent():
+def test_an_argument_that_is_none_is_absent():
     args = Arguments({"axis": Known(NONE, ()), "a": ARRAY})
 
     assert not args.has("axis")
@@ -32,7 +32,7 @@ def test_what_is_given_none_is_absent():
     assert (args.shape("a"), args.dtype("a")) == ((2, 3), "float32")
 
 
-def test_what_is_not_known_is_unclear():
+def test_an_unknown_value_is_unclear():
     args = Arguments(
         {"k": Known("int64", ()), "flag": Known("bool", ()), "word": Known("text", ())}
     )

@@ -16,7 +16,7 @@ from jobrun.ops.numpy_implementations import (
 )
 
 
-def test_each_change_answers_with_what_was_there_before():
+def test_each_change_returns_the_previous_value():
     counter_ = counter(2)
 
     assert count_up(counter_) == 2

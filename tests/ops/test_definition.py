@@ -27,7 +27,7 @@ def test_a_signature_lists_missing_and_surplus_arguments():
 
 
 @pytest.mark.parametrize("text", ["(a: )", "(1)", "(a b)", "(a=1, b)"])
-def test_what_is_no_signature_is_an_error(text):
+def test_an_invalid_signature_is_an_error(text):
     with pytest.raises(SyntaxError):
         parse_signature(text)
 

@@ -79,7 +79,7 @@ def test_a_cancelled_body_is_no_error_and_runs_the_exits(bench):
     assert bench.run.interrupted
 
 
-def test_attempt_notes_what_goes_wrong(bench):
+def test_attempt_records_errors(bench):
     def cancelled() -> bool:
         raise CancelledError
 

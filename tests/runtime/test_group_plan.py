@@ -83,11 +83,11 @@ def test_a_group_of_one_plain_task_is_alone():
         {"needs": ("other",)},
     ],
 )
-def test_a_task_with_anything_around_or_beside_it_is_not(more):
+def test_a_task_with_setup_reports_or_needs_is_not_alone(more):
     assert not plan_group(group(task("t", "x = 1", **more))).is_alone
 
 
-def test_nor_is_one_that_calls_or_is_one_of_two_or_has_a_node_around_it():
+def test_a_task_with_a_callable_a_peer_or_node_setup_is_not_alone():
     task_ = task("t", "x = 1")
 
     assert not plan_group(group(task("t", call("m:f")))).is_alone

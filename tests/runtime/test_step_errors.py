@@ -86,7 +86,7 @@ def test_echoes_are_distinguished_from_errors():
     assert not is_only_missing_blobs(TaskFailedError(echo, other))
 
 
-def test_what_the_system_refuses_is_no_fault_of_the_job(bench):
+def test_an_error_of_the_system_is_an_environment_fault(bench):
     error = explain_at(OSError(errno.EMFILE, "Too many open files", "x.py"), PLACE, bench.frame)
 
     assert isinstance(error, EnvironmentFaultError)

@@ -28,7 +28,7 @@ def test_a_task_that_reads_a_reader_has_its_source():
         streams.close()
 
 
-def test_who_gets_a_record_is_a_matter_of_timing_only_where_instances_share():
+def test_the_instance_of_a_record_depends_on_timing_only_if_instances_share():
     queue = Task("t", "local", (), instances=2, read=ReadQueue(Queue("q"), ("x",)))
 
     assert not shares_records(_task())

@@ -60,7 +60,7 @@ def fails(task_run):
     raise BROKEN
 
 
-def test_only_tasks_that_ask_for_it_end_apart():
+def test_only_tasks_with_limits_have_a_separate_scope():
     assert [has_own_scope(task) for task in (PLAIN, LIMITED, TOLERANT, RETRIED)] == [
         False,
         True,
@@ -115,7 +115,7 @@ def test_a_task_that_ends_after_its_limit_has_failed_all_the_same(bench):
     assert len(bench.run.errors) == 1
 
 
-def test_its_own_programs_end_at_once(bench):
+def test_programs_of_an_overdue_task_are_killed_at_once(bench):
     seen = []
 
     def work(task_run):

@@ -56,10 +56,10 @@ def test_a_copy_owns_dense_memory_and_is_not_copied_again(view):
 @given(views())
 def test_memory_of_an_order_is_made_and_seen_again(view):
     copy, order = dense_copy(view), axis_order(view)
-    made = empty_in_order(view.shape, view.dtype, order)
+    created = empty_in_order(view.shape, view.dtype, order)
     seen = view_in_order(flat_view(copy, order), view.shape, order)
 
-    assert made.strides == copy.strides == dense_strides(view.shape, 4, order)
+    assert created.strides == copy.strides == dense_strides(view.shape, 4, order)
     assert np.array_equal(seen, view)
     assert not view.size or np.shares_memory(seen, copy)
 

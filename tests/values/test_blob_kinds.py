@@ -95,13 +95,13 @@ def test_a_list_is_detached_item_by_item():
     ids=["transposed", "strided", "broadcast", "unaligned"],
 )
 def test_boundary_form_is_dense_aligned_owning_and_writable(array):
-    form = boundary_form(array)
+    layout = boundary_form(array)
 
-    assert form.strides == array.copy(order="K").strides
-    assert form.flags.aligned
-    assert form.flags.owndata
-    assert form.flags.writeable
-    assert same_bits(form, array)
+    assert layout.strides == array.copy(order="K").strides
+    assert layout.flags.aligned
+    assert layout.flags.owndata
+    assert layout.flags.writeable
+    assert same_bits(layout, array)
 
 
 def test_an_array_in_boundary_form_is_not_copied():
@@ -150,21 +150,21 @@ def test_memory_order_and_padding_do_not_count():
     assert same_bits(np.arange(6).reshape(2, 3), np.asfortranarray(np.arange(6).reshape(2, 3)))
 
 
-@pytest.mark.parametrize("place", [0, 1 << 20, (3 << 20) - 1])
+@pytest.mark.parametrize("path", [0, 1 << 20, (3 << 20) - 1])
 @pytest.mark.parametrize(
     "view",
     [
-        lambda one: one,
-        lambda one: one.reshape(3, -1).T,
-        lambda one: one.reshape(1, 2, -1)[..., ::2],
+        lambda value: value,
+        lambda value: value.reshape(3, -1).T,
+        lambda value: value.reshape(1, 2, -1)[..., ::2],
     ],
 )
-def test_large_arrays_differ_by_one_bit_wherever_it_is(view, place):
+def test_large_arrays_differ_by_one_bit_wherever_it_is(view, path):
     first = np.arange(3 << 20, dtype=np.uint8)
     second = first.copy()
 
     assert same_bits(view(first), view(second.copy()))
-    second[place - place % 2] ^= 1
+    second[path - path % 2] ^= 1
     assert not same_bits(view(first), view(second))
 
 

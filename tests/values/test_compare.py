@@ -13,12 +13,12 @@ SQUARE = np.arange(4.0).reshape(2, 2)
 SHARED = np.zeros(2)
 
 
-def words(expected, found):
-    return str(find_difference(expected, found) or "")
+def words(expected, actual):
+    return str(find_difference(expected, actual) or "")
 
 
 @each_case(
-    ("expected", "found", "told"),
+    ("expected", "actual", "reported"),
     [
         (1, 1.0, "is Python float, not Python int"),
         (np.zeros(3), np.zeros(3, np.float32), "is float32 array of shape (3,), not float64 array"),
@@ -36,8 +36,8 @@ def words(expected, found):
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "is put together in another way"),
     ],
 )
-def test_the_first_difference_is_named_with_its_place(expected, found, told):
-    assert told in words(expected, found)
+def test_the_first_difference_is_named_with_its_place(expected, actual, reported):
+    assert reported in words(expected, actual)
 
 
 @pytest.mark.parametrize(
@@ -53,21 +53,23 @@ def test_equal_values_do_not_differ(first, second):
     assert find_difference(first, second) is None
 
 
-@pytest.mark.parametrize("place", [0, 7, 1 << 20, (3 << 20) - 1, (3 << 20) + 4])
-def test_one_bit_anywhere_in_a_large_array_is_a_difference(place):
+@pytest.mark.parametrize("path", [0, 7, 1 << 20, (3 << 20) - 1, (3 << 20) + 4])
+def test_one_bit_anywhere_in_a_large_array_is_a_difference(path):
     first = np.zeros((3 << 20) + 5, np.uint8)
     second = first.copy()
     assert same_bits(first, second)
 
-    second[place] = 1
+    second[path] = 1
 
     assert not same_bits(first, second)
 
 
 def test_of_the_states_of_objects_the_order_of_keys_does_not_count():
-    one = ObjectState("x", {"a": 1, "b": np.zeros(2)})
+    object_state = ObjectState("x", {"a": 1, "b": np.zeros(2)})
 
-    assert words(one, ObjectState("y", {"b": np.zeros(2), "a": 1})) == ""
-    assert "'b'" in words(one, ObjectState("x", {"a": 1, "b": np.ones(2)}))
-    assert "'b' is not there" in words(one, ObjectState("x", {"a": 1}))
-    assert "'c' should not be there" in words(one, ObjectState("x", {**one.tree, "c": 1}))
+    assert words(object_state, ObjectState("y", {"b": np.zeros(2), "a": 1})) == ""
+    assert "'b'" in words(object_state, ObjectState("x", {"a": 1, "b": np.ones(2)}))
+    assert "'b' is not there" in words(object_state, ObjectState("x", {"a": 1}))
+    assert "'c' should not be there" in words(
+        object_state, ObjectState("x", {**object_state.tree, "c": 1})
+    )

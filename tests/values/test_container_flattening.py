@@ -58,8 +58,8 @@ def test_a_container_comes_back_as_it_was(value):
 def test_kinds_of_numbers_are_kept():
     again = back({"a": [1, 2], "b": [1.0, 2.0], "c": (1, 2.0), "d": np.array(1), "e": np.int64(1)})
 
-    assert [type(one) for one in again["a"] + again["b"]] == [int, int, float, float]
-    assert [type(one) for one in again["c"]] == [int, float]
+    assert [type(value) for value in again["a"] + again["b"]] == [int, int, float, float]
+    assert [type(value) for value in again["c"]] == [int, float]
     assert isinstance(again["d"], np.ndarray)
     assert type(again["e"]) is np.int64
 
@@ -96,7 +96,7 @@ def test_equal_numbers_in_a_list_are_one_leaf():
 
 
 @pytest.mark.parametrize(
-    ("value", "place", "part"),
+    ("value", "path", "part"),
     [
         ({"f": {"g": [lambda: 0]}}, ("f", "g", "0"), "function"),
         ({"s": memoryview(b"a")}, ("s",), "class memoryview"),
@@ -105,11 +105,11 @@ def test_equal_numbers_in_a_list_are_one_leaf():
         ({"m": np.ma.zeros(2)}, ("m",), "MaskedArray"),
     ],
 )
-def test_what_cannot_be_kept_is_named_with_its_place(value, place, part):
+def test_what_cannot_be_kept_is_named_with_its_place(value, path, part):
     with pytest.raises(UnsavableError) as caught:
         flatten(value)
 
-    assert caught.value.path == place
+    assert caught.value.path == path
     assert part in caught.value.what
 
 

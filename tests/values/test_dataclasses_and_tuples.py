@@ -139,14 +139,14 @@ def test_a_class_that_is_not_loaded_is_shown_without_it(monkeypatch):
     parts = flatten({"p": module.Pair(1, np.zeros(2))})
     monkeypatch.delitem(sys.modules, module.__name__)
 
-    found = unflatten(parts.structure, parts.leaves)
+    actual = unflatten(parts.structure, parts.leaves)
 
-    assert isinstance(found["p"], UnboundRecord)
-    assert unbound_classes(found) == ["not_loaded_here:Pair"]
-    assert describe(found["p"]) == "named tuple Pair of 2"
-    assert flatten(found).structure == parts.structure
+    assert isinstance(actual["p"], UnboundRecord)
+    assert unbound_classes(actual) == ["not_loaded_here:Pair"]
+    assert describe(actual["p"]) == "named tuple Pair of 2"
+    assert flatten(actual).structure == parts.structure
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert type(back(found)["p"]) is module.Pair
+    assert type(back(actual)["p"]) is module.Pair
 
 
 @pytest.mark.parametrize("value", [{Point(1, 5): 1, Point(2, 5): 2}, [{Point(1, 5), Point(2, 5)}]])
@@ -174,9 +174,9 @@ def test_a_class_with_other_fields_is_refused(monkeypatch):
     "name", ["os:system", "builtins:eval", "jobrun.values.dataclasses_and_tuples:find_class"]
 )
 def test_what_a_file_names_is_never_called(name):
-    found = unflatten({"class": name, "tuple": [["a", "value"]]}, {("a",): "echo"})
+    actual = unflatten({"class": name, "tuple": [["a", "value"]]}, {("a",): "echo"})
 
-    assert isinstance(found, UnboundRecord)
+    assert isinstance(actual, UnboundRecord)
 
 
 def _with_more():

@@ -30,10 +30,10 @@ class Mean:
 
 
 def test_all_attributes_go_out_and_in():
-    one, other = Mean(0.25, Mean()), Mean(0.5, Mean())
-    one.fit(np.arange(6.0).reshape(3, 2))
+    mean, other = Mean(0.25, Mean()), Mean(0.5, Mean())
+    mean.fit(np.arange(6.0).reshape(3, 2))
 
-    set_estimator_state(other, estimator_state(one))
+    set_estimator_state(other, estimator_state(mean))
 
     assert other.decay == 0.25
     assert other.mean_.tolist() == [2, 3]
@@ -53,11 +53,11 @@ def test_what_fitting_had_made_is_gone_when_the_state_has_none_of_it():
 
 
 def test_one_attribute_that_cannot_be_kept_makes_it_refused():
-    one = Mean()
-    one.tree_ = {"nodes": [object()]}
+    mean = Mean()
+    mean.tree_ = {"nodes": [object()]}
 
     with pytest.raises(UnsavableError) as caught:
-        estimator_state(one)
+        estimator_state(mean)
 
     assert caught.value.path == ("tree_", "nodes", "0")
 

@@ -11,19 +11,19 @@ from jobrun.values.change_detection import fingerprint
 
 
 @pytest.mark.parametrize(
-    ("one", "change"),
+    ("item", "change"),
     [
-        (random.Random(1), lambda one: one.random()),
-        (np.random.default_rng(1), lambda one: one.random()),
-        (np.random.RandomState(1), lambda one: one.normal()),
+        (random.Random(1), lambda value: value.random()),
+        (np.random.default_rng(1), lambda value: value.random()),
+        (np.random.RandomState(1), lambda value: value.normal()),
     ],
 )
-def test_a_draw_changes_a_generator(one, change):
-    before = fingerprint(one)
+def test_a_draw_changes_a_generator(item, change):
+    before = fingerprint(item)
 
-    assert fingerprint(one) == before
-    change(one)
-    assert fingerprint(one) != before
+    assert fingerprint(item) == before
+    change(item)
+    assert fingerprint(item) != before
 
 
 @pytest.mark.long
@@ -56,21 +56,21 @@ def test_modules_and_optimizers_count_their_changes():
 @pytest.mark.long
 def test_fitting_changes_an_estimator_and_predicting_does_not():
     linear = pytest.importorskip("sklearn.linear_model")
-    one, X, y = linear.Ridge(), np.arange(12.0).reshape(6, 2), np.arange(6.0)  # noqa: N806
-    empty = fingerprint(one)
-    fitted = fingerprint(one.fit(X, y))
+    ridge, X, y = linear.Ridge(), np.arange(12.0).reshape(6, 2), np.arange(6.0)  # noqa: N806
+    empty = fingerprint(ridge)
+    fitted = fingerprint(ridge.fit(X, y))
 
-    one.predict(X)
+    ridge.predict(X)
 
-    assert fingerprint(one) == fitted
+    assert fingerprint(ridge) == fitted
     assert fitted != empty
 
 
-@pytest.mark.parametrize("around", [lambda n: n, lambda n: [n], lambda n: {"k": (1, [n])}])
-def test_an_integer_of_5000_digits_in_a_state_is_seen_to_change(around):
+@pytest.mark.parametrize("enclosing", [lambda n: n, lambda n: [n], lambda n: {"k": (1, [n])}])
+def test_an_integer_of_5000_digits_in_a_state_is_seen_to_change(enclosing):
     class Counting:
         def __init__(self):
-            self.value = around(10**5000)
+            self.value = enclosing(10**5000)
 
         def state_dict(self):
             return {"value": self.value}
@@ -78,9 +78,9 @@ def test_an_integer_of_5000_digits_in_a_state_is_seen_to_change(around):
         def load_state_dict(self, state):
             self.value = state["value"]
 
-    one = Counting()
-    before = fingerprint(one)
+    counting = Counting()
+    before = fingerprint(counting)
 
-    assert fingerprint(one) == before
-    one.value = around(10**5000 + 1)
-    assert fingerprint(one) != before
+    assert fingerprint(counting) == before
+    counting.value = enclosing(10**5000 + 1)
+    assert fingerprint(counting) != before

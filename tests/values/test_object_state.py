@@ -39,13 +39,13 @@ def test_what_has_both_methods_is_an_object():
 
 
 def test_its_state_goes_out_and_in():
-    one, other = Sampler(), Sampler()
-    one.at = 5
+    sampler, other = Sampler(), Sampler()
+    sampler.at = 5
 
-    put_state(other, take_state(one))
+    put_state(other, take_state(sampler))
 
     assert other.at == 5
-    assert take_state(one) == ObjectState(class_name(one), {"at": 5})
+    assert take_state(sampler) == ObjectState(class_name(sampler), {"at": 5})
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_its_state_goes_out_and_in():
     ],
 )
 def test_generators_are_objects(make):
-    one, other = make(), make()
-    one.random()
-    put_state(other, take_state(one))
+    first, other = make(), make()
+    first.random()
+    put_state(other, take_state(first))
 
-    assert one.random() == other.random()
+    assert first.random() == other.random()
 
 
 @pytest.mark.parametrize("bits", ["PCG64", "MT19937", "Philox"])
@@ -70,21 +70,21 @@ def test_a_generator_keeps_how_many_children_it_has_spawned(bits, tmp_path):
     def make():
         return np.random.Generator(getattr(np.random, bits)([7, 8]))
 
-    one = make()
-    one.spawn(2)
-    loaded = through_checkpoint(one, make, tmp_path / "state.h5")
+    single = make()
+    single.spawn(2)
+    loaded = through_checkpoint(single, make, tmp_path / "state.h5")
 
-    assert loaded.spawn(1)[0].random(3).tolist() == one.spawn(1)[0].random(3).tolist()
-    assert loaded.random() == one.random()
+    assert loaded.spawn(1)[0].random(3).tolist() == single.spawn(1)[0].random(3).tolist()
+    assert loaded.random() == single.random()
 
 
 def test_a_blob_can_hold_one_as_it_is():
-    one = Sampler()
+    sampler = Sampler()
 
-    assert check_storable(one, "x") is None
-    assert require_storable(one, "x") is one
-    assert boundary_form(one, "x") is one
-    assert describe(one).endswith("Sampler")
+    assert check_storable(sampler, "x") is None
+    assert require_storable(sampler, "x") is sampler
+    assert boundary_form(sampler, "x") is sampler
+    assert describe(sampler).endswith("Sampler")
 
 
 def test_there_is_no_copy_of_one():
@@ -134,11 +134,11 @@ def test_padding_of_arrays_is_no_part_of_a_fingerprint(dtype, number):
         def load_state_dict(self, state):
             raise NotImplementedError
 
-    one, other = Holder(0), Holder(255)
+    holder, other = Holder(0), Holder(255)
 
-    assert fingerprint(one) == fingerprint(other)
+    assert fingerprint(holder) == fingerprint(other)
     other.bytes[1, 2, list(number)[-1]] = 1
-    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(holder) != fingerprint(other)
 
 
 def test_a_module_of_random_generators_that_is_being_imported_is_none_yet(monkeypatch):

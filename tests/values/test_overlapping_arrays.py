@@ -50,12 +50,12 @@ def _kinds() -> dict[str, Any]:
 
 
 def _sharing(value: Any) -> list[tuple[int, int]]:
-    leaves = [np.asarray(one) for one in flatten(value).leaves.values()]
+    leaves = [np.asarray(leaf) for leaf in flatten(value).leaves.values()]
     return [
         (at, to)
-        for at, one in enumerate(leaves)
+        for at, leaf in enumerate(leaves)
         for to, other in enumerate(leaves[:at])
-        if np.shares_memory(one, other)
+        if np.shares_memory(leaf, other)
     ]
 
 
@@ -74,7 +74,7 @@ def test_sharing_inside_a_value_is_in_its_copies_and_after_a_load(kind, tmp_path
         assert _sharing(copy) == wanted
         assert same_bits(copy, value)
         assert find_difference(value, copy) is None
-        ours, theirs = (list(flatten(one).leaves.values()) for one in (value, copy))
+        ours, theirs = (list(flatten(tree).leaves.values()) for tree in (value, copy))
         assert not any(map(np.shares_memory, ours, theirs))
 
 
@@ -98,7 +98,7 @@ def test_arrays_that_lie_between_each_other_without_sharing_are_apart():
     buf = np.arange(6.0)
     copy = detach([buf[::2], buf[1::2]])
 
-    assert all(one.flags.owndata for one in copy)
+    assert all(value.flags.owndata for value in copy)
 
 
 def test_lost_sharing_is_a_difference():

@@ -133,4 +133,4 @@ def test_nothing_of_jobrun_imports_torch_by_itself():
     package = Path(pytorch.__file__).parent.parent
     importing = re.compile(r"^\s*(import|from) torch\b", re.MULTILINE)
 
-    assert [one for one in package.rglob("*.py") if importing.search(one.read_text())] == []
+    assert [path for path in package.rglob("*.py") if importing.search(path.read_text())] == []

@@ -69,9 +69,9 @@ class Stateful:
     ],
 )
 def test_arrays_with_elements_in_common_are_found(first, second, shares):
-    found = find_overlapping({("a",): first, ("b", "x"): second, ("c",): 3})
+    overlapping = find_overlapping({("a",): first, ("b", "x"): second, ("c",): 3})
 
-    assert found == ([(("a",), ("b", "x"))] if shares else [])
+    assert overlapping == ([(("a",), ("b", "x"))] if shares else [])
 
 
 def test_one_array_at_two_places_may_be_meant():
@@ -109,9 +109,9 @@ def test_what_objects_hold_is_followed_through_containers_and_other_objects():
     inner, draws = Stateful(), random.Random(1)
     deep = Stateful(parts=[{"x": Stateful(rng=draws)}], inner=inner)
 
-    found, _ = find_shared_parts({"inner": inner, "deep": deep, "draws": draws})
+    actual, _ = find_shared_parts({"inner": inner, "deep": deep, "draws": draws})
 
-    assert {render_place(place) for pair in found for place in pair} == {
+    assert {render_place(value) for pair in actual for value in pair} == {
         "'deep'.inner",
         "'inner'",
         "'deep'.parts.0.x.rng",
@@ -171,8 +171,8 @@ def test_an_array_of_jax_shares_the_memory_that_it_took_over():
     assert shares
     with pytest.raises(TaskFailedError, match="'s/taken' shares memory with 's/memory'"):
         detach({"memory": memory, "taken": taken}, "s")
-    made = jax.numpy.zeros(3)
-    detach({"made": made, "again": made, "seen": np.asarray(made)}, "s")
+    created = jax.numpy.zeros(3)
+    detach({"made": created, "again": created, "seen": np.asarray(created)}, "s")
 
 
 def test_frames_that_copy_before_they_write_share_nothing():
@@ -200,10 +200,10 @@ def test_a_bytearray_can_grow_after_it_was_compared():
 
 def test_attributes_of_an_object_that_its_adapter_copies_share_memory():
     growing = bytearray(8)
-    thing = Stateful(growing=growing, seen=np.frombuffer(growing, np.uint8))
-    _, held = find_shared_parts({"k": thing})
+    stateful = Stateful(growing=growing, seen=np.frombuffer(growing, np.uint8))
+    _, held = find_shared_parts({"k": stateful})
 
-    assert find_overlapping({("k", "seen"): thing.seen}, held) == [
+    assert find_overlapping({("k", "seen"): stateful.seen}, held) == [
         (("k", "growing"), ("k", "seen"))
     ]
-    assert find_common_part(thing, thing.seen) is not None
+    assert find_common_part(stateful, stateful.seen) is not None

@@ -33,7 +33,7 @@ def test_the_mode_of_each_part_is_state(torch):
 
     put_state(other, _taken(ours))
 
-    assert [one.training for one in other.modules()] == [True, True, False, True]
+    assert [module.training for module in other.modules()] == [True, True, False, True]
 
 
 def test_gradients_are_state_and_of_others_there_are_none(torch):

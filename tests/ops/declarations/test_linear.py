@@ -24,7 +24,7 @@ def _rule(name, **arguments):
         ("svd", {"a": np.ones((2, 2), np.float16)}, "float16"),
     ],
 )
-def test_what_no_values_can_mend_is_reported(name, arguments, part):
+def test_misfits_that_no_values_can_mend_are_reported(name, arguments, part):
     with pytest.raises(MisfitError, match=part):
         _rule(name, **arguments)
 

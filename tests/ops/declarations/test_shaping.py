@@ -25,6 +25,6 @@ def _rule(name, **arguments):
         ("split", {"ary": np.ones(5), "indices_or_sections": 2}, "equal parts"),
     ],
 )
-def test_what_no_values_can_mend_is_reported(name, arguments, part):
+def test_misfits_that_no_values_can_mend_are_reported(name, arguments, part):
     with pytest.raises(MisfitError, match=part):
         _rule(name, **arguments)

@@ -28,7 +28,7 @@ def shared(text):
         ("out('t', 'o')", ["output"]), ("not a", []), ("(a @ b)[0]", []), ("1", []),
     ],
 )  # fmt: skip
-def test_what_a_value_may_share_memory_with(text, names):
+def test_aliased_leaves_of_expressions(text, names):
     assert shared(text) == names
 
 

@@ -18,7 +18,7 @@ def test_a_fresh_array_is_kept_as_it_is():
 
 
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a[1:], lambda a: a[:2][1:], np.transpose])
-def test_what_a_source_can_see_is_copied(view):
+def test_a_value_that_shares_memory_with_its_source_is_copied(view):
     source = np.zeros((3, 3))
     value = view(source)
 
@@ -28,7 +28,7 @@ def test_what_a_source_can_see_is_copied(view):
 
 
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a[1:], np.transpose])
-def test_what_an_item_of_a_list_can_see_is_copied(view):
+def test_a_value_that_shares_memory_with_a_list_item_is_copied(view):
     items = [np.zeros((3, 3)), np.ones((3, 3))]
     value = view(items[1])
 
@@ -51,7 +51,7 @@ def test_a_view_of_nothing_that_is_a_source_is_kept():
 @pytest.mark.parametrize(
     "value", [np.broadcast_to(np.zeros(1), (3,)), sliding_window_view(np.zeros(3), 2)]
 )
-def test_what_shows_one_number_twice_is_copied(value):
+def test_a_broadcast_view_is_copied(value):
     owned = as_own_value(value)
 
     owned[...] = np.arange(owned.size).reshape(owned.shape)
@@ -103,7 +103,7 @@ def test_a_counter_lands_as_one_of_its_own():
     "value",
     [{1: memoryview(b"")}, object(), [object()], np.ma.zeros(2), np.array([{}])],
 )
-def test_what_no_blob_can_hold_is_refused(value):
+def test_a_value_that_no_blob_can_hold_is_refused(value):
     with pytest.raises(TaskFailedError) as caught:
         as_own_value(value)
 
@@ -117,7 +117,7 @@ def test_bools(value):
 
 
 @pytest.mark.parametrize("value", [1, 0, 1.0, "a", np.array([True]), np.int64(1), None])
-def test_what_is_no_bool(value):
+def test_values_without_a_truth_value_are_refused(value):
     with pytest.raises(TaskFailedError, match="not a bool"):
         as_bool(value)
 
@@ -129,7 +129,7 @@ def test_counts(value):
 
 
 @pytest.mark.parametrize("value", [True, 3.0, np.float64(3), np.array([3]), "3", np.bool_(True)])
-def test_what_is_no_count(value):
+def test_values_that_are_no_count_are_refused(value):
     with pytest.raises(TaskFailedError, match="not an integer"):
         as_count(value)
 

@@ -84,13 +84,13 @@ def run(text, **blobs):
         return bench.blobs
 
 
-def test_what_was_a_view_is_never_handed_on_as_an_own_array():
+def test_a_former_view_is_never_moved_as_an_owned_array():
     blobs = run("t = M[0]; x = t; x += 1", M=np.zeros((2, 2)), x=np.zeros(2))
 
     assert blobs["M"].tolist() == [[0, 0], [0, 0]]
 
 
-def test_what_looks_at_a_temporary_that_is_handed_on_keeps_its_values():
+def test_a_view_of_a_moved_temporary_keeps_its_values():
     blobs = run("t = x + 1; y = t[:1]; x = t; x += 1", x=np.zeros(2), y=np.zeros(1))
 
     assert blobs["y"].tolist() == [1]

@@ -39,7 +39,7 @@ def test_reductions_are_numpys(name, dtype):
 
 @each_case("name", NAMES)
 @each_case("value", [3, 2.5, True, np.float32(1.5), [1.0, 2.0], [[1, 2], [3, 4]]])
-def test_what_is_no_array_is_numpys_affair(name, value):
+def test_values_other_than_arrays_are_left_to_numpy(name, value):
     assert same_bits(choose_function(name, 1, ())(value), implementation(name)(value))
 
 

@@ -221,7 +221,7 @@ def test_every_operator_gives_the_same_bits_in_place():
                 assert same_bits(link.ufunc(part, *more, out=part), wanted), name
 
 
-def test_what_numpy_warns_of_has_the_place_of_the_statement(bench):
+def test_numpy_warnings_have_the_location_of_the_statement(bench):
     bench.blobs.update(a=np.zeros((4, 2)), b=np.ones(2))
     with bench.notices.errstate():
         bench.do(net("x = 1 / (a @ b); y = 1 / (1 - exp(a @ b)) "))
@@ -281,11 +281,11 @@ def test_a_chain_is_a_program_over_its_leaves():
     ]
 
 
-def test_what_is_written_twice_is_computed_once():
+def test_a_common_subexpression_is_computed_once():
     assert len(program("(x - m) * (x - m) + (m - x)")[1]) == 4
 
 
-def test_what_is_drawn_twice_is_drawn_twice():
+def test_two_equal_draws_are_drawn_twice():
     draw = Draw("random")
     tree = Binary(Binary(draw, "*", draw), "+", Name("x"))
 

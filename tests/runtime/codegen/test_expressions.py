@@ -56,7 +56,7 @@ def test_numpy_alone_is_imported():
 
 
 @pytest.mark.parametrize("text", ["a ** b", "9 ** 999", "a << 2"])
-def test_what_may_grow_without_bound_is_bounded(text):
+def test_operators_that_may_grow_without_bound_are_bounded(text):
     assert isinstance(build_python(expr(text)), ast.Call)
 
 

@@ -154,7 +154,7 @@ def test_every_operator_gives_an_item_the_same_bits_in_a_piece(name, dtype):
         {"x": numbers((1, COUNT)), "m": numbers((2, 1)), "s": 2},
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_taken_as_written(values):
+def test_a_chain_that_does_not_fit_is_computed_unfused(values):
     check(TEXT, in_pieces=False, **values)
 
 
@@ -174,7 +174,7 @@ def test_integers_that_do_not_fit_are_numpys_error():
         computed("x * m + 1 - x", x=numbers(COUNT, "int8"), m=1000)
 
 
-def test_the_leaves_stay_what_they_were():
+def test_the_leaves_are_not_changed():
     x, m = numbers(COUNT), numbers(COUNT)
     before = x.copy(), m.copy()
 
@@ -304,7 +304,7 @@ REPLACING = (
 @pytest.mark.parametrize("text", REPLACING)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("shape", [(COUNT,), (1031, 257)])
-def test_a_result_in_the_memory_of_what_it_replaces(crew, text, dtype, shape):
+def test_a_result_in_the_memory_of_the_replaced_array(crew, text, dtype, shape):
     more = {"s": 3.0, "c": numbers((shape[0], 1) if len(shape) > 1 else (1,)),
             "r": numbers(shape[-1:]).astype(dtype), "x": numbers(shape, dtype)}  # fmt: skip
     for start_thread in (None, crew.start):
@@ -339,7 +339,7 @@ def test_an_array_with_another_reference_is_not_overwritten():
 
 
 @pytest.mark.parametrize("text", ["x * x + x * 0.5 - c", "-(-(-x))", "(x > c) * 1.5 + x"])
-def test_a_result_in_the_memory_of_what_its_name_held_before(crew, text):
+def test_a_result_in_the_memory_of_its_names_old_array(crew, text):
     x, c = numbers((COUNT,)), numbers((1,))
     for old in (numbers((COUNT,)), numbers((COUNT,), "float32"), numbers((5,)), 3.5, "text"):
         for start_thread in (None, crew.start):
@@ -356,7 +356,7 @@ def test_a_result_in_the_memory_of_what_its_name_held_before(crew, text):
                 assert (id(bench.blobs["y"]) == before) is (fits and COUNTS_REFERENCES)
 
 
-def test_what_a_name_held_before_is_there_again_where_nothing_came_for_it():
+def test_the_old_value_is_restored_if_no_result_was_assigned():
     with Bench(x=numbers((COUNT,)), y=3) as bench:
         bench.run.is_alone = True
 
@@ -377,7 +377,7 @@ def test_no_array_is_overwritten_that_is_visible_after_a_failure():
         assert not same_bits(bench.blobs["m"], keep)
 
 
-def test_a_copy_of_what_is_replaced_keeps_its_value():
+def test_a_copy_of_a_replaced_array_keeps_its_value():
     with Bench(m=numbers((COUNT,)), x=numbers((COUNT,))) as bench:
         bench.run.is_alone = True
         old, x = bench.blobs["m"].copy(), bench.blobs["x"].copy()

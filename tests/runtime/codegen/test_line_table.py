@@ -43,11 +43,11 @@ def test_of_equal_lines_the_one_that_failed_is_found(failing):
     assert trace.tb_lineno == 7
 
 
-def test_before_the_first_instruction_it_is_the_first_place():
+def test_before_the_first_instruction_the_first_location_is_returned():
     assert find_location(code_of("1 / 1"), -1, PLACES) is PLACES[0]
 
 
-def test_what_has_a_place_keeps_it():
+def test_nodes_with_a_location_keep_it():
     inner = ast.parse("pass").body
     del inner[0].lineno
     locate(inner, Origin("job.yaml", 3), 1)

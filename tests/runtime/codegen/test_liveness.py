@@ -82,7 +82,7 @@ def test_only_hogwild_tasks_and_reports_race():
     assert names_of(task_, other, reports=(changing,)).racing == {"w"}
 
 
-def test_what_instances_have_in_common_is_shared():
+def test_blobs_common_to_instances_are_shared():
     task_ = task("a", "x = n", instances=2, instance_blobs="x")
 
     assert names_of(task_).shared == {"n"}

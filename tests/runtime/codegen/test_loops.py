@@ -129,7 +129,7 @@ def test_arithmetic_in_a_loop_gives_what_plain_python_gives(values):
         ("x *= x", {"x": 3}, "bits"),
     ],
 )
-def test_what_is_no_number_is_refused_in_a_loop_as_anywhere(body, values, code):
+def test_operands_that_are_no_numbers_are_refused_in_a_loop(body, values, code):
     with Bench(**values) as bench, pytest.raises(TaskFailedError, match=code):
         bench.do(Loop(Const(40), steps(body), "e/t/loop"))
 

@@ -8,7 +8,7 @@ from jobrun.runtime.codegen.liveness import find_opaque_names
 from jobrun.testing.graphs import call, expr, group, report, setup, steps, task
 
 
-def test_what_a_callable_may_change_is_opaque_wherever_it_is_called():
+def test_blobs_that_a_callable_may_change_are_opaque_at_any_depth():
     deep = If(((expr("x"), steps(call("m:f", a="deep", b="read", inout="a"))),), (), "e/t/if")
     task_ = task(
         "t",
@@ -25,13 +25,13 @@ def test_what_a_callable_may_change_is_opaque_wherever_it_is_called():
     assert opaque_names == {"local": {"deep", "first", "last", "beside", "node", "node_report"}}
 
 
-def test_what_a_hogwild_task_changes_is_opaque():
+def test_blobs_that_a_hogwild_task_changes_are_opaque():
     tasks = (task("t", "w += 1; n = 2", hogwild=True, instances=2), task("u", "v += 1"))
 
     assert find_opaque_names(group(*tasks)) == {"local": {"w"}}
 
 
-def test_what_other_nodes_do_does_not_count():
+def test_changes_on_other_nodes_do_not_count():
     task_ = task("t", call("m:f", a="w", inout="a"), node="a")
 
     assert find_opaque_names(group(task_, task("u", node="b"))) == {"a": {"w"}, "b": set()}

@@ -24,7 +24,7 @@ def test_each_step_counts_its_runs(tmp_path):
     assert not any(step.estimated for step in metered.steps.values())
 
 
-def test_branches_count_what_was_taken(tmp_path):
+def test_only_the_taken_branches_are_counted(tmp_path):
     choice = "{if: iter < 2, then: [n = 1], elif: [{if: iter < 7, then: [n = 2]}], else: [n = 3]}"
     actual = Metered(tmp_path, _task(f"{{loop: 10, steps: [{choice}, {{log: hi}}]}}")).calls()
 
@@ -34,7 +34,7 @@ def test_branches_count_what_was_taken(tmp_path):
     assert actual["steps[0].steps[0].else[0]"] == 3
 
 
-def test_what_a_stop_leaves_out_is_not_counted(tmp_path):
+def test_steps_skipped_by_a_stop_are_not_counted(tmp_path):
     inner = "{loop: forever, steps: [n += 1, {stop_if: n >= 3}, {log: hi}]}"
     actual = Metered(tmp_path, _task(inner, "stop", "n = 0")).calls()
 
@@ -46,7 +46,7 @@ def test_what_a_stop_leaves_out_is_not_counted(tmp_path):
 
 @pytest.mark.parametrize("passes", [0, 1, 31, 32, 33, 255, 256, 257, 1000, 20_000])
 @pytest.mark.parametrize("body", ["x += 1", "x += iter"])
-def test_passes_are_counted_to_the_last_however_few_are_looked_into(tmp_path, passes, body):
+def test_all_passes_are_counted_although_few_are_timed(tmp_path, passes, body):
     metered = Metered(tmp_path, _task(f"{{loop: {passes}, steps: [{body}, n = n + 1]}}"))
 
     assert metered.blobs["n"] == passes
@@ -92,7 +92,7 @@ def test_a_loop_left_early_has_an_estimate_of_its_passes(tmp_path):
     assert abs(metered.calls()["steps[0].steps[0]"] - 9000) <= 256 * SAMPLED
 
 
-def test_most_passes_of_a_small_loop_have_no_laps():
+def test_most_passes_of_a_small_loop_are_not_timed():
     count = 10_000
     body = (Loop(expr(str(count)), steps("x = x + 1"), "e/t/steps[0]"),)
     names = BlockNames(elsewhere=frozenset({"x"}), meter=Meter())
@@ -108,7 +108,7 @@ def test_most_passes_of_a_small_loop_have_no_laps():
     assert 0 < max(looked_into) < count / 10
 
 
-def test_code_without_a_meter_has_nothing_of_it():
+def test_code_without_a_meter_has_no_instrumentation():
     block = compile_block(steps("x = x + 1"), "e/t", BlockNames(), lambda _: None)
 
     assert not [name for name in block.code.co_varnames if "meter" in name]

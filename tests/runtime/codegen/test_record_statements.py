@@ -89,7 +89,7 @@ def test_a_name_that_one_record_binds_is_unbound_in_the_next(bench):
     assert actual.value.faults[0].code == "E201"
 
 
-def test_what_lives_on_goes_from_record_to_record(bench):
+def test_persistent_blobs_are_passed_from_record_to_record(bench):
     bench.blobs["total"] = 0
 
     _run(bench, ["total = total + x"], (1,), (2,), persistent="total")
@@ -97,14 +97,14 @@ def test_what_lives_on_goes_from_record_to_record(bench):
     assert bench.blobs["total"] == 3
 
 
-def test_what_only_records_see_is_in_no_workspace(bench):
+def test_names_that_only_records_use_are_in_no_workspace(bench):
     sent, _ = _run(bench, ["y = x * 2"], (1,), (2,), send=["y"])
 
     assert sent == [[(0, 2), (1, 4)]]
     assert dict(bench.blobs) == {}
 
 
-def test_what_others_read_after_the_task_is_that_of_the_last_record(bench):
+def test_blobs_read_after_the_task_are_those_of_the_last_record(bench):
     _run(bench, ["y = x * 2"], (1,), (2,), send=["y"], persistent="x y")
 
     assert dict(bench.blobs) == {"x": 2, "y": 4}
@@ -199,7 +199,7 @@ def test_the_number_of_a_record_that_ends_the_task_is_skipped(bench):
     assert (sent, skipped) == ([[(0, 1)]], [[1]])
 
 
-def test_a_waiting_task_holds_neither_temporaries_nor_what_it_has_sent(bench):
+def test_a_waiting_task_holds_no_temporaries_and_no_sent_values(bench):
     held, sent = [], []
 
     def records():

@@ -53,12 +53,12 @@ def test_two_threads_do_it(crew):
     assert len(seen) == 2
 
 
-def test_what_the_other_raises_is_raised_here(crew):
+def test_an_error_of_the_second_thread_is_raised_in_the_first(crew):
     with np.errstate(all="ignore"), pytest.raises(MemoryError, match="there"):
         run_in_two_threads(in_other(fail), crew.start)
 
 
-def test_what_this_one_raises_waits_for_the_other(crew):
+def test_an_error_of_the_first_thread_waits_for_the_second(crew):
     here = threading.current_thread()
     ended: list[bool] = []
 
@@ -101,7 +101,7 @@ def test_events_that_cannot_wait_keep_all_in_one_thread(crew):
     assert threads == [threading.current_thread()]
 
 
-def test_where_there_are_no_more_threads_one_does_it_all():
+def test_without_a_second_thread_the_first_does_all_pieces():
     threads: list[threading.Thread] = []
 
     def start(work, done):
@@ -113,7 +113,7 @@ def test_where_there_are_no_more_threads_one_does_it_all():
     assert threads == [threading.current_thread()]
 
 
-def test_one_that_does_it_all_may_do_it_otherwise():
+def test_a_single_thread_may_use_another_function():
     done: list[str] = []
 
     def start(work, done):

@@ -64,7 +64,7 @@ def test_a_change_of_the_old_names_does_not_show_in_the_new_one(bench, shared, t
     )
 
 
-def test_what_was_bound_before_a_change_keeps_its_values(bench, shared):
+def test_a_value_assigned_before_a_change_keeps_its_items(bench, shared):
     blobs = bench.do("c = a; row = M[1]; T = M.T; a[0] = 99; M[1, 0] = 98", shared=shared)
 
     assert blobs["c"].tolist() == [0, 1, 2, 3]
@@ -97,7 +97,7 @@ def test_a_swap_moves_the_arrays(bench, shared):
     assert blobs["a"].tolist() == [11, 12, 13, 14]
 
 
-def test_a_view_of_what_is_swapped_away_and_changed_keeps_its_values(bench, shared):
+def test_a_view_of_a_swapped_and_changed_array_keeps_its_values(bench, shared):
     blobs = bench.do("x = a; a, b = b, a; b += 1", shared=shared)
 
     assert blobs["x"].tolist() == [0, 1, 2, 3]
@@ -250,7 +250,7 @@ def test_a_sequence_stays_what_it_is(bench, shared, text, expected):
 
 
 @pytest.mark.parametrize("text", ["c = float32", "c = a.dtype"])
-def test_what_is_no_value_is_refused(bench, shared, text):
+def test_an_object_that_is_no_value_is_refused(bench, shared, text):
     with pytest.raises(TaskFailedError) as caught:
         bench.do(text, shared=shared)
 
@@ -297,7 +297,7 @@ def test_an_attribute_that_a_value_lacks_in_python_is_refused(shared, value, nam
 
 @pytest.mark.parametrize("statement", ["e[:-1] = a", "e[0:2] = a[::-1]", "b, e[:1] = 1, (a,)",
                                        "e[:] = [a, 1]", "e[:1] = e"])  # fmt: skip
-def test_a_slice_of_a_list_does_not_take_what_it_would_share(shared, statement):
+def test_a_slice_assignment_to_a_list_refuses_shared_items(shared, statement):
     with Bench(e=[np.zeros(2), 1], a=np.ones((2, 3))) as bench:
         with pytest.raises(TaskFailedError) as caught:
             bench.do(statement, shared=shared)
@@ -360,7 +360,7 @@ def _checks(bench: Bench, x: object, y: object) -> list[str]:
     return seen
 
 
-def test_what_is_made_of_floats_is_not_checked(bench):
+def test_results_computed_from_floats_are_not_checked(bench):
     assert _checks(bench, 1.5, 2.0) == []
     assert "require_bounded" in _checks(bench, 3, 2)
 

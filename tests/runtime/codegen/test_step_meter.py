@@ -19,7 +19,7 @@ _TWO = """
 """
 
 
-def test_each_instance_has_times_of_its_own(tmp_path):
+def test_each_instance_has_separate_times(tmp_path):
     metered = Metered(tmp_path, _TWO, runs=3)
 
     bodies = {block.owner: block.runs for block in metered.block("epoch/a")}
@@ -27,7 +27,7 @@ def test_each_instance_has_times_of_its_own(tmp_path):
     assert [block.runs for block in metered.block("epoch/b")] == [3]
 
 
-def test_setup_and_reports_are_blocks_of_their_own(tmp_path):
+def test_setup_and_reports_are_separate_blocks(tmp_path):
     metered = Metered(tmp_path, _TWO)
 
     runs = {(block.path, block.owner.instance): block.runs for block in metered.blocks}
@@ -73,7 +73,7 @@ def test_runs_are_kept_with_their_epoch_and_thread(tmp_path):
     assert {span.thread for span in body.spans} == {threading.get_ident()}
 
 
-def test_what_failed_was_measured_too(tmp_path, monkeypatch):
+def test_failed_steps_are_measured_too(tmp_path, monkeypatch):
     meters = []
     times = Meter.times
     monkeypatch.setattr(Meter, "__init__", _noting(Meter.__init__, meters))
@@ -113,7 +113,7 @@ def test_times_of_other_processes_are_included(tmp_path):
     assert meter.times() == (*own_times, *other_times)
 
 
-def test_only_so_many_runs_are_kept_by_themselves():
+def test_only_a_limited_number_of_runs_is_recorded_separately():
     meter = Meter()
     recorded = sum(meter.has_room() for _ in range(50_000))
     assert recorded == 20_000

@@ -55,7 +55,7 @@ def test_an_array_that_an_action_changes_is_the_codes(bench):
     assert blobs["x"].tolist() == [2, 2]
 
 
-def test_what_is_deleted_does_not_exist_for_an_action(bench):
+def test_a_deleted_blob_does_not_exist_for_an_action(bench):
     with pytest.raises(TaskFailedError) as caught:
         bench.do("x = 2", "del x", log(("x", "")))
 
@@ -63,7 +63,7 @@ def test_what_is_deleted_does_not_exist_for_an_action(bench):
     assert "x" not in bench.blobs
 
 
-def test_what_an_action_never_bound_does_not_exist_for_the_code(bench):
+def test_a_blob_that_an_action_never_bound_does_not_exist_for_the_code(bench):
     bound = If(((expr("n > 5"), (call("doubled", "z"),)),))
 
     with pytest.raises(TaskFailedError) as caught:
@@ -83,7 +83,7 @@ def test_after_a_failure_both_are_as_they_were_left(bench):
     assert (bench.blobs["x"], bench.blobs["n"]) == (7, 5)
 
 
-def test_what_an_action_sees_shares_no_memory(bench):
+def test_blobs_that_an_action_reads_share_no_memory(bench):
     bench.blobs["M"] = np.zeros((2, 2))
     blobs = bench.do("x = M[0]", log("a"), call("doubled", "y"), "M2 = M + 1")
 

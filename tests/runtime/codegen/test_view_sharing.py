@@ -90,7 +90,7 @@ def test_arrays_that_change_places_are_not_copied():
     assert views.at_end == {"M": (), "N": ()}
 
 
-def test_what_a_checkpoint_may_read_is_not_written_through_another_name():
+def test_a_blob_that_a_checkpoint_may_read_is_not_changed_through_another_name():
     # M's old array may be saved at this moment; that N is changed says nothing of it.
     assert shared("N = M; M = x * 2; N[0] = 5") == []
 
@@ -146,7 +146,7 @@ def test_parts_of_an_array_that_no_pass_replaces_are_looked_at_before_the_loop(
 
 
 @pytest.mark.parametrize("kind", ["complex", "read-only", "list"])
-def test_what_a_loop_may_not_view_is_looked_at_in_each_pass(looked_at, kind):
+def test_arrays_that_a_loop_replaces_are_checked_in_each_pass(looked_at, kind):
     array = np.arange(12.0).reshape(4, 3)
     source = {"complex": array * 1j, "read-only": array, "list": [1, 2, 3, 4]}[kind]
     if kind == "read-only":
@@ -160,13 +160,13 @@ def test_what_a_loop_may_not_view_is_looked_at_in_each_pass(looked_at, kind):
     assert np.array_equal(blobs["x"], 2.0 if kind == "list" else source[1, ::2])
 
 
-def test_what_a_name_is_before_its_loop_need_not_exist():
+def test_a_name_need_not_exist_before_its_loop():
     with pytest.raises(UnboundLocalError):
         run_passes("u = M[1:]; x = u * 2.0; M[0] = 5.0")
     assert "x" not in run_passes("u = M[1:]; x = u * 2.0; M[0] = 5.0", passes=0)
 
 
-def test_what_outlives_the_block_owns_its_memory():
+def test_blobs_that_outlive_the_block_own_their_memory():
     whole = np.arange(12.0).reshape(3, 4).copy()
     blobs = run(
         "M *= 2; row = M[1]; turned = M.T; same = M; part = same[1:]",
@@ -182,7 +182,7 @@ def test_what_outlives_the_block_owns_its_memory():
     assert blobs["part"].tolist() == (whole[1:]).tolist()
 
 
-def test_what_outlives_a_block_that_fails_owns_its_memory():
+def test_blobs_that_outlive_a_failed_block_own_their_memory():
     with pytest.raises(IndexError):
         run("M *= 2; N = M; M = N[7:][0]", outliving="M N", M=np.ones(3))
     body = steps("M *= 2; N = M; M = N[7:][0]")
@@ -215,7 +215,7 @@ def test_an_array_in_a_container_is_copied():
 
 
 @pytest.mark.parametrize("use", ["sum(u)", "u.T @ u", "sum(cumsum(u))", "sum((u if s > 0 else u))"])
-def test_what_adds_in_the_order_of_memory_sees_a_copy(use):
+def test_operators_that_add_in_memory_order_get_a_copy(use):
     whole = np.random.default_rng(5).normal(size=(37, 29))
     expected = run(f"u = 1 * M[:, 1:]; x = {use}", outliving="M x s", M=whole, x=0.0, s=1)
     actual = run(

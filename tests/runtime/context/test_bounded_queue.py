@@ -88,7 +88,7 @@ def test_what_is_left_after_the_close_is_delivered_and_then_the_end_again_and_ag
     assert line.take(scope) is None
 
 
-def test_a_line_is_closed_by_the_last_of_its_writers(scope, crowd):
+def test_a_queue_is_closed_by_the_last_of_its_writers(scope, crowd):
     line = FifoQueue(4, 2, 1)
     line.leave_writer()
     received: list[object] = []
@@ -155,7 +155,7 @@ def test_the_end_of_the_last_reader_wakes_writers_that_wait(scope, crowd):
     assert [put_results.get(), put_results.get()] == [False, False]
 
 
-def test_a_cancel_wakes_everyone_who_waits(scope, crowd):
+def test_a_cancel_wakes_every_waiting_thread(scope, crowd):
     empty, full = FifoQueue(1, 1, 3), FifoQueue(1, 3, 1)
     full.put(0, (0,), scope)
     seen: SimpleQueue[str] = SimpleQueue()

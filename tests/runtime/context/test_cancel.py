@@ -37,7 +37,7 @@ def test_loops_that_begin_after_the_cancel_have_no_pass():
     assert asked.passes == not_asked.passes == []
 
 
-def test_all_who_loop_share_the_passes():
+def test_all_looping_threads_share_the_passes():
     scope = CancelScope()
 
     assert scope.passes is scope.passes
@@ -48,7 +48,7 @@ def test_a_scope_has_nothing_else_that_is_made_later():
         _ = CancelScope().others
 
 
-def test_cancel_wakes_those_who_wait():
+def test_cancel_wakes_waiting_threads():
     scope, woken = CancelScope(), []
 
     with scope.waking(lambda: woken.append(1)), scope.waking(lambda: woken.append(2)):
@@ -57,7 +57,7 @@ def test_cancel_wakes_those_who_wait():
     assert woken == [1, 2]
 
 
-def test_who_comes_after_the_cancel_is_woken_at_once():
+def test_a_waker_registered_after_the_cancel_is_called_at_once():
     scope, woken = CancelScope(), []
     scope.cancel()
 
@@ -65,7 +65,7 @@ def test_who_comes_after_the_cancel_is_woken_at_once():
         assert woken == [1]
 
 
-def test_who_has_left_is_not_woken():
+def test_a_waker_that_was_removed_is_not_called():
     scope, woken = CancelScope(), []
     with scope.waking(lambda: woken.append(1)):
         pass

@@ -42,7 +42,7 @@ def test_set_changed_and_removed_variables_are_captured():
     assert _captured(change) == {"NEW": "1", "OLD": None, "PATH": os.environ["PATH"]}
 
 
-def test_what_is_captured_is_made_again_in_another_process():
+def test_captured_variables_are_restored_in_another_process():
     taken = _captured(lambda: (os.environ.pop("OLD"), os.environ.update(NEW="1")))
     os.environ.update(OLD="old")
     del os.environ["NEW"]
@@ -55,7 +55,7 @@ def test_what_is_captured_is_made_again_in_another_process():
     assert other.capture() == taken
 
 
-def test_what_is_changed_while_no_group_runs_is_not_captured():
+def test_changes_while_no_group_runs_are_not_captured():
     variables = EnvironmentVariables()
     os.environ["NEW"] = "of a listener"
 
@@ -64,7 +64,7 @@ def test_what_is_changed_while_no_group_runs_is_not_captured():
     assert variables.capture() == {"OLD": "2"}
 
 
-def test_what_an_import_sets_is_not_captured():
+def test_variables_set_by_an_import_are_not_captured():
     settings = LibrarySettings()
     with settings.watch():
         settings.load(_set(NEW="1"))
@@ -72,7 +72,7 @@ def test_what_an_import_sets_is_not_captured():
     assert settings.capture() == {}
 
 
-def test_what_an_import_sets_over_a_value_of_a_callable_is_captured():
+def test_a_variable_of_a_callable_that_an_import_overwrites_is_captured():
     settings = LibrarySettings()
     with settings.watch():
         settings.call(_set(NEW="1"))
@@ -93,7 +93,7 @@ def test_a_second_attempt_finds_what_the_first_one_found():
     assert variables.capture() == first
 
 
-def test_bytes_that_are_no_text_come_back():
+def test_bytes_that_are_no_text_round_trip():
     taken = _captured(lambda: os.environb.update({b"NEW": b"\xff\x80"}))
     os.environb[b"NEW"] = b""
 

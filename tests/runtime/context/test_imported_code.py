@@ -125,7 +125,7 @@ def test_outside_of_a_run_nothing_is_compared(folder):
 
 
 @pytest.mark.parametrize("module", ["json", "numpy", "jobrun.core.errors"])
-def test_python_and_what_is_installed_is_no_user_code(module):
+def test_python_and_installed_packages_are_no_user_code(module):
     assert not is_user_code(str(importlib.import_module(module).__file__))
 
 

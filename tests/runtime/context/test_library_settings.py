@@ -40,7 +40,7 @@ def _precision():
     return decimal.getcontext().prec
 
 
-def test_what_is_set_in_one_thread_holds_in_another(settings):
+def test_settings_of_one_thread_apply_in_another(settings):
     settings.within(lambda: settings.call(_precise))
 
     assert _in_new_thread(lambda: settings.call(_precision)) == 50
@@ -110,7 +110,7 @@ def test_what_was_not_set_when_it_was_captured_is_undone_by_a_restore_in_all_thr
     assert settings.capture() == {}
 
 
-def test_what_the_program_around_has_set_is_captured():
+def test_settings_of_the_embedding_program_are_captured():
     def run():
         _precise()
         return LibrarySettings().capture()

@@ -104,7 +104,7 @@ def test_no_more_records_wait_than_there_is_room_for():
     assert done == [0, 1, 2, 3, 4]
 
 
-def test_what_is_left_when_it_is_closed_is_still_given_out():
+def test_records_left_at_the_close_are_still_read():
     line, scope = SpscQueue(3), CancelScope()
     line.put(-1, ("x",), scope)
     line.leave_writer()

@@ -105,7 +105,7 @@ def test_the_middle_of_other_rows_is_refused(stored):
     assert caught.value.faults[0].code == "E230"
 
 
-def test_what_is_left_of_a_pass_is_divided_among_other_shares():
+def test_unread_rows_of_a_pass_are_divided_among_new_shares():
     stored = (Position(1, 1, 1, 0, 0, 2, 6), Position(1, 2, 2, 0, 1, 2, 6))
     with Bench() as bench:
         collected = []
@@ -126,7 +126,7 @@ def test_records_side_by_side_are_not_divided_within_a_pass():
             cursor.begin(bench.frame, stored, 6, _feed([]), is_new=True)
 
 
-def test_side_by_side_nothing_is_taken_unless_all_have_one():
+def test_zipped_readers_take_a_record_only_if_all_have_one():
     first, second = _reader(restart="never"), _reader(restart="never", limit=2)
     both = Reader("z", ZipSource((first, second)), (Field("a", "x"),), restart="never")
     with Bench() as bench:

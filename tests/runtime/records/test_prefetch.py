@@ -54,7 +54,7 @@ def test_records_are_the_feeds_in_its_order_whatever_they_take(bench, delay_s, w
 
 
 @pytest.mark.parametrize(("slow_s", "threads"), [(1e9, 1), (0.0, 2)])
-def test_only_what_is_slow_has_a_thread(bench, monkeypatch, slow_s, threads):
+def test_only_a_slow_source_gets_a_thread(bench, monkeypatch, slow_s, threads):
     monkeypatch.setattr("jobrun.runtime.records.cursor._SLOW_S", slow_s)
     monkeypatch.setattr("jobrun.runtime.records.cursor._MEASURED_S", 0.0)
     feed = _Feed(100)
@@ -77,7 +77,7 @@ def test_no_more_is_taken_ahead_than_may_be(bench):
     ahead.end(bench.frame.cancel)
 
 
-def test_what_was_taken_ahead_is_there_in_the_next_run(bench):
+def test_prefetched_records_are_read_in_the_next_run(bench):
     ahead = Prefetcher(_Feed(9), 1e-6)
     collected = []
     for _ in range(5):
@@ -118,7 +118,7 @@ def test_a_wait_ends_when_the_run_is_cancelled(bench):
     ahead.end(scope)
 
 
-def test_a_source_that_does_not_come_back_is_given_up_after_a_cancel(bench, monkeypatch):
+def test_a_blocked_source_is_abandoned_after_a_cancel(bench, monkeypatch):
     monkeypatch.setattr("jobrun.runtime.records.cursor._GRACE_S", 0.05)
     release = threading.Event()
 

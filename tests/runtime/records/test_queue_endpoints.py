@@ -130,7 +130,7 @@ def sending(body: str, both: str, use: list[str], capacity: int = 1) -> str:
 
 @pytest.mark.parametrize("both", thinned(["[x, y]", "[y, x]", "[x]", "[y]"], 4))
 @pytest.mark.parametrize("body", BODIES)
-def test_who_sends_does_not_notice_what_becomes_of_it(run, body, both):
+def test_a_sender_does_not_see_changes_by_the_receiver(run, body, both):
     spoil = [f"{name} *= -7" for name in both.strip("[]").split(", ")]
 
     apart, _ = run(sending(body, both, []))
@@ -143,7 +143,7 @@ def test_who_sends_does_not_notice_what_becomes_of_it(run, body, both):
 
 @pytest.mark.parametrize("name", ["x", "y"])
 @pytest.mark.parametrize("body", BODIES)
-def test_who_receives_gets_what_was_sent_though_the_sender_is_far_ahead(run, body, name):
+def test_a_receiver_gets_the_sent_values_though_the_sender_is_far_ahead(run, body, name):
     keep = [f"got = concatenate([got, [[sum({name})]]])"]
 
     outputs, _ = run(sending(body, f"[{name}]", keep, capacity=100))
@@ -151,7 +151,7 @@ def test_who_receives_gets_what_was_sent_though_the_sender_is_far_ahead(run, bod
     assert np.array_equal(outputs["use.got"][:, 0], outputs["make.sent"][:, "xy".index(name)])
 
 
-def test_what_is_handed_over_is_gone_from_the_workspace_of_the_sender(tmp_path):
+def test_a_moved_array_is_removed_from_the_senders_workspace(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text(
         spec_text("""\
@@ -339,7 +339,7 @@ def test_a_stage_that_fails_ends_the_others_with_its_error(run, end):
     assert [fault.path for fault in caught.value.faults] == [f"epoch/{end}/steps[0]"]
 
 
-def test_a_time_limit_ends_who_waits_for_records(run):
+def test_a_time_limit_ends_a_task_that_waits_for_records(run):
     with pytest.raises(TaskFailedError, match="longer than its limit"):
         run("""\
             readers: {slow: {counter: {}, fields: [n], delay: 3600s}}

@@ -144,7 +144,7 @@ def test_random_numbers_are_those_of_the_record_where_instances_share_a_source()
     assert drawn(1, by_record=True, values=(9,)) == [first]
 
 
-def test_random_numbers_are_those_of_the_instance_where_it_only_writes():
+def test_random_numbers_belong_to_the_instance_if_it_only_writes():
     def drawn(instance):
         with Bench() as bench:
             bench.frame.instance = instance

@@ -34,7 +34,7 @@ def _feed(rows, share=None, start=0, batch=0, order=None, drop_last=False):
 
 @each_case("batch", [0, 1, 7, 20, 50])
 @each_case("start", [0, 7, 19, 20])
-def test_from_any_place_on_the_rows_are_those_that_are_left(batch, start):
+def test_iteration_from_any_position_gives_the_remaining_rows(batch, start):
     records = _all(_feed(_rows(), start=start, batch=batch))
 
     assert sum(record.rows for record in records) == 20 - start
@@ -43,7 +43,7 @@ def test_from_any_place_on_the_rows_are_those_that_are_left(batch, start):
     )
 
 
-def test_one_row_has_no_axis_for_it_and_a_batch_has():
+def test_a_single_row_has_no_batch_axis():
     row, batch = _feed(_rows()).next().values, _feed(_rows(), batch=4).next().values
 
     assert [value.shape for value in row] == [(3,), ()]
@@ -62,7 +62,7 @@ def test_a_share_is_a_part_of_the_order():
     assert part == whole[5:15]
 
 
-def test_what_is_left_out_of_a_last_batch_has_not_been_given():
+def test_rows_of_a_dropped_last_batch_are_not_counted():
     records = _all(_feed(_rows(), batch=6, drop_last=True))
 
     assert [record.rows for record in records] == [6, 6, 6]
@@ -147,7 +147,7 @@ def test_an_object_that_reads_in_batches_is_asked_for_them(make_object):
     assert [record.values[0].tolist() for record in records] == [[1, 2, 3], [4]]
 
 
-def test_what_an_object_keeps_is_copied():
+def test_a_reused_buffer_is_copied():
     buffer = np.zeros(2)
 
     class Reusing:
@@ -170,7 +170,7 @@ def test_what_an_object_keeps_is_copied():
         ([object()], ("a",), "cannot hold"),
     ],
 )
-def test_what_is_no_row_is_reported(rows, names, message):
+def test_an_invalid_row_is_reported(rows, names, message):
     with pytest.raises(JobrunError, match=message):
         _all(_objects(lambda: rows, names))
 

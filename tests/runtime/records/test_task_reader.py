@@ -185,7 +185,7 @@ def test_a_new_pass_may_be_over_other_rows():
         assert plain(desk.run()) == [0, 1, 2]
 
 
-def test_what_was_read_ahead_is_not_given():
+def test_prefetched_records_are_not_counted_as_read():
     with Desk(blob_reader(restart="never", batch=2, delay_s=0.001)) as desk:
         assert plain(desk.run(most=2)) == [[0, 1], [2, 3]]
         assert desk.position()["rows"] == 4
@@ -264,7 +264,7 @@ def test_a_file_stays_open_and_is_reopened_when_it_changes(tmp_path):
         assert plain(desk.run()) == [0, 1, 2, 3, 4]
 
 
-def test_what_is_wrong_with_a_file_is_reported_at_the_reader(tmp_path):
+def test_faults_of_a_file_are_reported_at_the_reader(tmp_path):
     reader = Reader("r", FileSource("npy", Text(("a.npy",))), (Field("x", ""),), path="readers.r")
     with Desk(reader, folder=str(tmp_path)) as desk, pytest.raises(JobrunError) as caught:
         desk.run()
@@ -422,7 +422,7 @@ def test_blobs_of_different_lengths_are_reported():
     assert caught.value.faults[0].code == "E288"
 
 
-def test_how_long_a_counter_is_is_known_if_it_ends():
+def test_the_length_of_a_finite_counter_is_known():
     with Bench() as bench:
         end_states, endless = _data(CounterSource(0, 5)), _data(CounterSource())
         end_states.open(bench.frame)

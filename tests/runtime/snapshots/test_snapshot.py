@@ -53,7 +53,7 @@ def written(monkeypatch):
     return collected
 
 
-def test_a_file_holds_the_values_of_the_moment_it_was_begun(tmp_path):
+def test_a_file_holds_the_values_at_the_start_of_its_save(tmp_path):
     node = Node(w=np.arange(4.0), c=Counter(3), k=1)
     ticket = node.begin()
     node.snapshots.protect([ticket], (names("w", "c"),), NONE)
@@ -80,7 +80,7 @@ def test_a_file_holds_the_values_of_the_moment_it_was_begun(tmp_path):
     assert saved.gate_s > 0
 
 
-def test_only_what_is_changed_in_place_is_copied(written):
+def test_only_blobs_changed_in_place_are_copied(written):
     node = Node(w=np.zeros(3), still=np.ones(3))
     ticket = node.begin()
     node.snapshots.protect([ticket], (names("w"),), NONE)
@@ -99,7 +99,7 @@ def test_no_thread_waits_if_no_saved_blob_is_changed():
     assert node.snapshots.gates(names("other")) == {}
 
 
-def test_what_opaque_code_may_change_is_copied_before_anything_runs():
+def test_blobs_that_opaque_code_may_change_are_copied_before_it_runs():
     node = Node(w=np.zeros(3), v=np.zeros(LARGE))
     ticket = node.begin()
     node.snapshots.protect([ticket], (names("w", "v"),), names("w"))
@@ -109,7 +109,7 @@ def test_what_opaque_code_may_change_is_copied_before_anything_runs():
     assert held._values["v"] is node.blobs["v"]
 
 
-def test_a_group_that_was_not_foreseen_finds_what_it_changes_copied(written):
+def test_blobs_that_an_unannounced_group_changes_are_copied(written):
     node = Node(w=np.zeros(3))
     ticket = node.begin()
     node.snapshots.protect([ticket], (), NONE)
@@ -213,7 +213,7 @@ def test_a_failed_copy_is_an_error_in_all_threads_and_blocks_none(monkeypatch):
             node.snapshots.persist(ticket, "x")
 
 
-def test_what_cannot_be_stored_is_reported_with_its_place(tmp_path):
+def test_a_value_that_cannot_be_stored_is_reported_with_its_path(tmp_path):
     node = Node(w=np.zeros((1,) * 33))
 
     with pytest.raises(TaskFailedError) as caught:
@@ -244,7 +244,7 @@ def test_released_tickets_hold_nothing():
     assert node.snapshots.gates(names("w")) == {}
 
 
-def test_copies_take_the_size_of_what_is_changed_once_and_for_all(written, monkeypatch):
+def test_copies_reuse_memory_of_the_size_of_the_changed_blobs(written, monkeypatch):
     size = 64 << 20
     node = Node(w=np.ones(size // 8), still=np.ones(size // 8))
     taken = []
@@ -358,7 +358,7 @@ def test_unchanged_arrays_are_not_written_again(unchanged_names, tmp_path):
     assert unchanged_names == [set(), {"still"}, {"still"}]
 
 
-def test_what_changes_while_it_is_written_has_changed_afterwards(unchanged_names, tmp_path):
+def test_a_blob_changed_during_its_write_is_dirty_afterwards(unchanged_names, tmp_path):
     node = Node(w=np.zeros(LARGE), still=np.ones(LARGE))
     for number in range(2):
         ticket = node.begin()
@@ -373,7 +373,7 @@ def test_what_changes_while_it_is_written_has_changed_afterwards(unchanged_names
     assert unchanged_names == [set(), {"still"}]
 
 
-def test_after_a_save_that_failed_nothing_newer_is_taken_for_written(unchanged_names, tmp_path):
+def test_after_a_failed_save_newer_changes_stay_dirty(unchanged_names, tmp_path):
     node = Node(w=np.zeros(LARGE))
     for number, fails in enumerate([False, True, False, False]):
         node.snapshots.gates(names("w") if number == 1 else names())
@@ -390,7 +390,7 @@ def test_after_a_save_that_failed_nothing_newer_is_taken_for_written(unchanged_n
     assert unchanged_names == [set(), set(), set(), {"w"}]
 
 
-def test_an_array_at_the_place_of_one_that_is_gone_is_another(unchanged_names, tmp_path):
+def test_a_new_array_at_a_freed_address_is_not_taken_for_the_old(unchanged_names, tmp_path):
     node = Node(w=np.zeros(LARGE))
     for number in range(3):
         ticket = node.begin()

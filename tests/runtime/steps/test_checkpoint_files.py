@@ -29,7 +29,7 @@ def load(bench, tmp_path, *names, digest="", partial=False):
     bench.do(LoadState(path, names, 3, "run", digest, partial=partial))
 
 
-def test_a_load_gives_out_what_it_read_and_how_long_it_took(bench, tmp_path):
+def test_a_load_reports_its_bytes_and_seconds(bench, tmp_path):
     saved = bench.saved
     load(bench, tmp_path, "k", "w")
 
@@ -110,7 +110,7 @@ def test_a_module_is_read_into_its_own_memory(bench, tmp_path, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", [slice(None), (150, 200)], ids=["all", "one element"])
-def test_a_module_that_changes_what_it_has_taken_is_refused(bench, tmp_path, part):
+def test_a_module_that_changes_its_loaded_state_is_refused(bench, tmp_path, part):
     torch = pytest.importorskip("torch", reason="CI installs it")
 
     def double(net, _):

@@ -26,7 +26,7 @@ def save(*files):
     return Save(tuple(DataFile(blob, text(path), member) for blob, path, member in files), "e/s")
 
 
-def test_what_is_saved_is_loaded_again(bench):
+def test_saved_blobs_are_loaded_again(bench):
     blobs = bench.do(save(("x", "out/x.npy", "")), load(("y", "out/x.npy", "")))
 
     assert same_bits(blobs["y"], blobs["x"])

@@ -62,7 +62,7 @@ def test_a_metric_becomes_a_python_value(value, expected):
 
 
 @pytest.mark.parametrize("value", [1j, np.zeros(2), [1.0]])
-def test_what_is_no_metric_is_refused(value):
+def test_a_value_that_is_no_metric_is_refused(value):
     with pytest.raises(TaskFailedError, match="metric 'm'"):
         metric_number(value, "m")
 

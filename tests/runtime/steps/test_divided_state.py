@@ -66,7 +66,7 @@ def test_a_share_may_have_no_rows(parts):
     assert same_bits(read_parts([_with(a, Rows("U", 0, 0))], 4, "r")["U"], rows[:0])
 
 
-def test_a_whole_value_comes_as_it_was_written(parts):
+def test_a_whole_value_is_read_as_it_was_written(parts):
     _, (a, _) = parts()
     value = read_parts([_with(a, Rows("V"))], 4, "r")["V"]
 

@@ -77,7 +77,7 @@ def test_a_value_is_looked_at_before_the_next_is_fetched():
         ("concat", (np.array(1.0), np.array(2.0))),
     ],
 )
-def test_what_cannot_be_joined_is_a_fault_that_names_nodes(reduce, values):
+def test_values_that_cannot_be_joined_are_a_fault_that_names_nodes(reduce, values):
     with pytest.raises(TaskFailedError) as caught:
         join_values(reduce, "w", on_nodes(*values))
 

@@ -63,7 +63,7 @@ def test_a_task_that_changes_nothing_gets_no_warning():
     assert events == []
 
 
-def test_it_is_put_back_after_a_failure_too(tmp_path, monkeypatch):
+def test_process_state_is_restored_after_a_failure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def fails():

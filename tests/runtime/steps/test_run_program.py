@@ -52,13 +52,13 @@ def test_output_and_errors_become_log_lines_in_their_order(bench):
     assert bench.events[0].path == "e/t/run"
 
 
-def test_it_runs_in_the_specs_folder_without_input(bench, tmp_path):
+def test_a_program_runs_in_the_specs_folder_without_input(bench, tmp_path):
     bench.do(shell("pwd; cat"))
 
     assert logged_lines(bench) == [os.path.realpath(tmp_path)]
 
 
-def test_it_sees_only_the_variables_that_are_meant_for_it(bench, monkeypatch, tmp_path):
+def test_a_program_sees_only_its_declared_environment(bench, monkeypatch, tmp_path):
     monkeypatch.setenv("SECRET", "s")
     monkeypatch.setenv("WANTED", "w")
 
@@ -94,7 +94,7 @@ def test_it_sees_only_the_variables_that_are_meant_for_it(bench, monkeypatch, tm
         ([], "[]"), ((1, [2]), "[1, [2]]"), ({"k": [1], "m": {}}, '{"k": [1], "m": {}}'),
     ],
 )  # fmt: skip
-def test_what_is_no_array_is_handed_over_as_text_or_json(bench, value, handed):
+def test_values_other_than_arrays_are_passed_as_text_or_json(bench, value, handed):
     bench.blobs["v"] = value
 
     bench.do(shell('echo "$JOBRUN_V"', values={"v": "v"}))
@@ -138,7 +138,7 @@ def test_list_of_an_expression_is_no_array(bench):
     assert logged_lines(bench) == ["[1, 2.0]"]
 
 
-def test_arrays_go_and_come_back_as_files(bench):
+def test_arrays_are_passed_and_read_back_as_files(bench):
     line = 'cp "$JOBRUN_X" back.npy; test -e "$JOBRUN_X" && echo "$JOBRUN_X"'
 
     blobs = bench.do(shell(line, values={"x": "x * 2"}, out=(("y", "back.npy", ""),)))
@@ -215,7 +215,7 @@ def test_cancel_ends_the_program_and_all_it_started(bench, tmp_path):
     assert _is_gone(int(logged_lines(bench)[0]))
 
 
-def test_what_a_program_leaves_behind_ends_with_it(bench):
+def test_processes_that_a_program_leaves_behind_are_killed(bench):
     bench.do(shell("sleep 1000 & echo $!"))
 
     assert _is_gone(int(logged_lines(bench)[0]))
@@ -278,7 +278,7 @@ def test_changes_of_a_failed_program_to_its_state_dir_are_undone(bench):
     assert logged_lines(bench) == []
 
 
-def test_a_program_that_is_called_again_finds_its_folder_as_it_left_it(bench):
+def test_a_program_that_is_called_again_finds_its_state_dir_unchanged(bench):
     bench.blobs["state_dirs/own"] = np.empty(0, np.uint8)
 
     bench.do(keeping("cd $JOBRUN_STATE_DIR; echo x >> a; [ $(wc -l < a) = 3 ] || exit 75; cat a"))

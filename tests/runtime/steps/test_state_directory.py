@@ -95,7 +95,7 @@ def _facts(folder: Path) -> dict[bytes, object]:
     return collected
 
 
-def test_everything_comes_back_as_it_was(folder):
+def test_all_entries_are_restored(folder):
     _fill(folder)
     before = _facts(folder)
     archive = pack_directory(folder)
@@ -117,7 +117,7 @@ def test_a_copy_in_memory_gives_the_same(folder):
 
 
 @pytest.mark.parametrize("reader", ["python", "tar"])
-def test_other_programs_read_what_is_stored(reader, folder, tmp_path):
+def test_other_programs_read_the_archive(reader, folder, tmp_path):
     _fill(folder)
     before = _facts(folder)
     stored = tmp_path / "stored.tar"
@@ -148,7 +148,7 @@ def test_equal_content_is_equal_whenever_it_was_written(folder):
     assert find_difference(first, pack_directory(folder)) is not None
 
 
-def test_what_an_archive_holds_is_listed_without_its_holes(folder):
+def test_the_content_of_an_archive_is_listed_without_holes(folder):
     _fill(folder)
     files = packed_files(pack_directory(folder))
 
@@ -167,7 +167,7 @@ def test_an_empty_or_missing_directory_is_no_bytes(folder):
     assert list(folder.iterdir()) == []
 
 
-def test_what_an_older_version_stored_is_restored(folder):
+def test_an_archive_of_an_older_version_is_restored(folder):
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=tarfile.PAX_FORMAT) as archive:
         entry = tarfile.TarInfo("a")
@@ -241,7 +241,7 @@ def _socket(path: Path) -> None:
         (lambda path: path.symlink_to("../../x"), "the link 'bad' leads out of the directory"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_by_name(make, words, folder, monkeypatch):
+def test_an_entry_that_cannot_be_stored_is_refused_by_name(make, words, folder, monkeypatch):
     monkeypatch.chdir(folder)
     make(folder / "bad")
     with pytest.raises(TaskFailedError, match="E214") as caught:

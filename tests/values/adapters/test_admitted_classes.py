@@ -54,7 +54,7 @@ class Storage:
         self.trials = [np.arange(3.0)]
 
     def __getstate__(self):
-        return {name: one for name, one in vars(self).items() if name != "lock"}
+        return {name: var for name, var in vars(self).items() if name != "lock"}
 
     def __setstate__(self, state):
         vars(self).update(state)

@@ -56,47 +56,49 @@ def grown(make, result):
 
 def sgd():
     linear = need("sklearn.linear_model")
-    return fitted(lambda: linear.SGDClassifier(random_state=3), lambda one: one.coef_, classes=True)
+    return fitted(
+        lambda: linear.SGDClassifier(random_state=3), lambda value: value.coef_, classes=True
+    )
 
 
 def perceptron():
     linear = need("sklearn.linear_model")
-    return fitted(linear.Perceptron, lambda one: one.coef_, classes=True)
+    return fitted(linear.Perceptron, lambda value: value.coef_, classes=True)
 
 
 def dictionary():
-    found = need("sklearn.decomposition").MiniBatchDictionaryLearning
+    factory = need("sklearn.decomposition").MiniBatchDictionaryLearning
     return fitted(
-        lambda: found(3, random_state=np.random.RandomState(3)), lambda one: one.components_
+        lambda: factory(3, random_state=np.random.RandomState(3)), lambda value: value.components_
     )
 
 
 def birch():
     # Its leaves refer to one another.
-    return fitted(need("sklearn.cluster").Birch, lambda one: one.subcluster_centers_)
+    return fitted(need("sklearn.cluster").Birch, lambda value: value.subcluster_centers_)
 
 
 def neural_network():
-    found = need("sklearn.neural_network").MLPClassifier
-    return fitted(lambda: found(5, random_state=3), lambda one: one.coefs_[0], classes=True)
+    factory = need("sklearn.neural_network").MLPClassifier
+    return fitted(lambda: factory(5, random_state=3), lambda value: value.coefs_[0], classes=True)
 
 
 def forest():
-    found = need("sklearn.ensemble").RandomForestClassifier
+    factory = need("sklearn.ensemble").RandomForestClassifier
     return grown(
-        lambda: found(1, warm_start=True, random_state=3), lambda one: one.predict_proba(ROWS)
+        lambda: factory(1, warm_start=True, random_state=3), lambda value: value.predict_proba(ROWS)
     )
 
 
 def boosting():
-    found = need("sklearn.ensemble").GradientBoostingClassifier
+    factory = need("sklearn.ensemble").GradientBoostingClassifier
 
     def make():
         # One generator, which the trees have too.
         random = np.random.RandomState(3)
-        return found(n_estimators=1, warm_start=True, subsample=0.5, random_state=random)
+        return factory(n_estimators=1, warm_start=True, subsample=0.5, random_state=random)
 
-    return grown(make, lambda one: one.predict_proba(ROWS))
+    return grown(make, lambda value: value.predict_proba(ROWS))
 
 
 def pipeline():
@@ -149,23 +151,23 @@ def frame():
 
 
 def sparse():
-    found = need("scipy.sparse")
+    scipy_sparse = need("scipy.sparse")
     kinds = ("csr_matrix", "csc_array", "coo_array", "lil_matrix", "dok_array", "dia_matrix")
 
     def advance(held, step):
-        held = [one * (step + 2) for one in held]
-        return held, [one.toarray() for one in held]
+        held = [value * (step + 2) for value in held]
+        return held, [value.toarray() for value in held]
 
-    return Adapted(lambda: [getattr(found, kind)(np.eye(3)) for kind in kinds], advance)
+    return Adapted(lambda: [getattr(scipy_sparse, kind)(np.eye(3)) for kind in kinds], advance)
 
 
 def sampler():
     emcee = need("emcee")
 
     def make():
-        made = emcee.EnsembleSampler(8, 2, log_density, moves=emcee.moves.DEMove())
-        made.random_state = np.random.RandomState(3).get_state()
-        return made
+        ensemble_sampler = emcee.EnsembleSampler(8, 2, log_density, moves=emcee.moves.DEMove())
+        ensemble_sampler.random_state = np.random.RandomState(3).get_state()
+        return ensemble_sampler
 
     def advance(walkers, step):
         walkers.run_mcmc(np.random.RandomState(1).rand(8, 2) if step == 0 else None, 2)
@@ -180,7 +182,7 @@ def strategy():
     def advance(search, step):
         np.random.seed(step + 1)  # noqa: NPY002 - what cma draws from
         points = search.ask()
-        search.tell(points, [float(sum(one**2)) for one in points])
+        search.tell(points, [float(sum(point**2)) for point in points])
         return search, [points, search.sigma]
 
     return Adapted(
@@ -204,19 +206,19 @@ def population():
         }  # fmt: skip
 
     def advance(held, step):
-        for one in held["population"]:
-            one[0] = step
-            one.fitness.values = (float(sum(one)),)
+        for single in held["population"]:
+            single[0] = step
+            single.fitness.values = (float(sum(single)),)
         held["best"].update(held["population"][:2])
         held["log"].record(gen=step, fitness={"max": held["best"][0].fitness.values[0]})
-        shown = [list(one) for one in held["population"]]
-        return held, [shown, str(held["log"]), [list(one) for one in held["best"]]]
+        shown = [list(value) for value in held["population"]]
+        return held, [shown, str(held["log"]), [list(value) for value in held["best"]]]
 
     return Adapted(make, advance)
 
 
 def environment(name, *, vector=False):
-    def found():
+    def factory():
         gym = need("gymnasium")
 
         def make():
@@ -238,11 +240,11 @@ def environment(name, *, vector=False):
 
         return Adapted(make, advance)
 
-    return found
+    return factory
 
 
 def xgboost(**more):
-    def found():
+    def factory():
         library = need("xgboost")
         data = library.DMatrix(ROWS, ROWS[:, 0] * ROWS[:, 1])
         settings = {"max_depth": 3, "nthread": 1, **more}
@@ -253,7 +255,7 @@ def xgboost(**more):
 
         return Adapted(lambda: library.Booster(settings, [data]), advance)
 
-    return found
+    return factory
 
 
 SAMPLED = {"subsample": 0.7, "colsample_bytree": 0.5, "seed_per_iteration": True}
@@ -347,7 +349,7 @@ def nnx_module():
         if model.epochs == 2:
             model.eval()
         shown = model(ROWS.astype(np.float32))
-        slopes = nnx.grad(lambda one: (one(ROWS.astype(np.float32)) ** 2).mean())(model)
+        slopes = nnx.grad(lambda value: (value(ROWS.astype(np.float32)) ** 2).mean())(model)
         model.layers[0].kernel[...] = model.layers[0].kernel - 0.1 * slopes.layers[0].kernel
         return model, [np.asarray(shown), model.epochs, model.layers[2].deterministic]
 
@@ -372,7 +374,7 @@ def compiled():
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.sub_(0.1 * parameter.grad)
-        return module, [loss.detach(), *[one.detach() for one in module.parameters()]]
+        return module, [loss.detach(), *[parameter.detach() for parameter in module.parameters()]]
 
     return Adapted(make, advance)
 

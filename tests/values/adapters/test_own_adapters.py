@@ -46,8 +46,8 @@ class Other:
     pass
 
 
-def dict_of(one):
-    return dict(vars(one))
+def dict_of(value):
+    return dict(vars(value))
 
 
 def walk_state(walk):
@@ -84,11 +84,13 @@ class TestOneObject(AdapterContract):
     @pytest.fixture
     def adapted(self):
         def make():
-            return jobrun.adapt(Other(), get=dict_of, set=lambda one, tree: vars(one).update(tree))
+            return jobrun.adapt(
+                Other(), get=dict_of, set=lambda value, tree: vars(value).update(tree)
+            )
 
-        def count(one, step):
-            one.n = getattr(one, "n", 0) + step + 1
-            return one, one.n
+        def count(item, step):
+            item.n = getattr(item, "n", 0) + step + 1
+            return item, item.n
 
         return Adapted(make, count)
 
@@ -156,7 +158,7 @@ def test_a_class_alone_whose_values_hold_a_lambda_is_refused_by_its_name():
 
 
 def test_a_generator_that_has_begun_is_refused_with_what_to_do():
-    fault = check_storable({"steps": (one for one in "ab")}, "state")
+    fault = check_storable({"steps": (value for value in "ab")}, "state")
 
     assert "let an epoch run it to its end" in fault.message
 
@@ -165,12 +167,12 @@ def test_an_object_is_adapted_as_long_as_it_lives():
     class Weak:
         pass
 
-    one = jobrun.adapt(Weak(), get=vars, set=lambda *_: None)
-    number = id(one)
+    single = jobrun.adapt(Weak(), get=vars, set=lambda *_: None)
+    number = id(single)
 
-    assert is_object(one)
-    assert not is_tree(one)
-    del one
+    assert is_object(single)
+    assert not is_tree(single)
+    del single
     gc.collect()
     assert number not in registry._own_objects
 
@@ -193,10 +195,10 @@ def test_what_an_adapter_forgets_is_found_when_the_value_is_copied():
     ],
 )
 def test_a_wrong_call_of_adapt_is_refused(arguments, words):
-    what, given = arguments
+    case, inputs = arguments
 
     with pytest.raises(TypeError, match=words):
-        jobrun.adapt(what, get=vars, **given)
+        jobrun.adapt(case, get=vars, **inputs)
 
 
 def test_a_value_of_another_version_of_its_adapter_is_refused(monkeypatch):
@@ -225,17 +227,17 @@ def test_a_value_whose_class_is_not_loaded_is_passed_on_and_made_when_it_is(monk
 def test_a_value_made_of_a_function_that_is_not_loaded_is_made_when_it_is(monkeypatch):
     value = {"a": [defaultdict(count, b=1)]}
     parts = flatten(value)
-    found = registry.find_by_name
+    actual = registry.find_by_name
     monkeypatch.setattr(
-        registry, "find_by_name", lambda name: None if "count" in name else found(name)
+        registry, "find_by_name", lambda name: None if "count" in name else actual(name)
     )
     unbound = unflatten(parts.structure, parts.leaves)
 
     assert container_flattening.unbound_classes(unbound)
     monkeypatch.undo()
-    made = detach(unbound)["a"][0]
-    assert made == {"b": 1}
-    assert made["new"] == 3
+    created = detach(unbound)["a"][0]
+    assert created == {"b": 1}
+    assert created["new"] == 3
 
 
 def count():

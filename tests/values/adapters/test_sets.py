@@ -66,9 +66,9 @@ def test_a_loaded_set_changes_as_the_one_that_was_saved(seed):
 
         assert list(again) == list(items)
         more = draw.random()
-        left, right = (_changed(one, 100, random.Random(more)) for one in (items, again))
-        assert list(left) == list(right)
-        assert [left.pop() for _ in left.copy()] == [right.pop() for _ in right.copy()]
+        lhs, rhs = (_changed(value, 100, random.Random(more)) for value in (items, again))
+        assert list(lhs) == list(rhs)
+        assert [lhs.pop() for _ in lhs.copy()] == [rhs.pop() for _ in rhs.copy()]
 
 
 @pytest.mark.parametrize("seed", thinned(range(30), 3))
@@ -76,16 +76,16 @@ def test_a_loaded_frozenset_is_iterated_over_as_the_one_that_was_saved(seed):
     draw = random.Random(seed)
     refused = 0
     for _ in range(50):
-        one = frozenset(_changed(set(), draw.choice([3, 20, 200]), draw))
-        other = frozenset(list(one)[:5]) | {_item(draw)}
-        for made in (one, other, one | other, one & other, one - other, one ^ other):
+        first = frozenset(_changed(set(), draw.choice([3, 20, 200]), draw))
+        other = frozenset(list(first)[:5]) | {_item(draw)}
+        for value in (first, other, first | other, first & other, first - other, first ^ other):
             try:
-                again = _loaded(made)
+                again = _loaded(value)
             except UnsavableError:
                 refused += 1
                 continue
-            assert list(again) == list(made)
-            assert list(again | {0, 64, "1"}) == list(made | {0, 64, "1"})
+            assert list(again) == list(value)
+            assert list(again | {0, 64, "1"}) == list(value | {0, 64, "1"})
     assert refused <= 12  # of 300: those made by removing items from a set that had grown before
 
 

@@ -78,7 +78,7 @@ def generators():
 
 
 def later(value, more):
-    return lambda: value, lambda one, _: (one + more, one)
+    return lambda: value, lambda value, _: (value + more, value)
 
 
 UTC = datetime.UTC
@@ -89,7 +89,7 @@ CASES = {
     "defaultdict": (lambda: defaultdict(list, {(0, "x"): []}), advance_table),
     "bytearray": (lambda: bytearray(b"a"), advance_bytes),
     "generators": (generators, advance_generators),
-    "frozenset": (lambda: frozenset(range(5)), lambda one, step: (one | {step * 7}, list(one))),
+    "frozenset": (lambda: frozenset(range(5)), lambda old, step: (old | {step * 7}, list(old))),
     "Decimal": later(Decimal("1.10"), Decimal("0.1")),
     "Fraction": later(Fraction(1, 3), Fraction(1, 7)),
     "datetime": later(datetime.datetime(2026, 10, 25, 2, 30, tzinfo=UTC), datetime.timedelta(1)),
@@ -97,13 +97,13 @@ CASES = {
                   datetime.timedelta(hours=1)),
     "date": later(datetime.date(2026, 1, 1), datetime.timedelta(40)),
     "timedelta": later(datetime.timedelta(-1, 3, 4), datetime.timedelta(0, 1)),
-    "Path": (lambda: Path("a"), lambda one, step: (one / str(step), one)),
-    "Enum": (lambda: Colour.RED, lambda one, _: (Colour.BLUE, one)),
-    "Flag": (lambda: Right.READ, lambda one, _: (one ^ (Right.READ | Right.WRITE), one)),
-    "UUID": (lambda: uuid.UUID(int=7), lambda one, step: (uuid.UUID(int=step), one)),
-    "range": (lambda: range(0, 9, 2), lambda one, _: (one[1:], list(one))),
-    "array": (lambda: array.array("d", [1.0]), lambda one, step: (one + array.array("d", [step]),
-                                                                  one.tolist())),
+    "Path": (lambda: Path("a"), lambda value, step: (value / str(step), value)),
+    "Enum": (lambda: Colour.RED, lambda value, _: (Colour.BLUE, value)),
+    "Flag": (lambda: Right.READ, lambda value, _: (value ^ (Right.READ | Right.WRITE), value)),
+    "UUID": (lambda: uuid.UUID(int=7), lambda value, step: (uuid.UUID(int=step), value)),
+    "range": (lambda: range(0, 9, 2), lambda value, _: (value[1:], list(value))),
+    "array": (lambda: array.array("d", [1.0]), lambda row, step: (row + array.array("d", [step]),
+                                                                  row.tolist())),
 }  # fmt: skip
 
 
@@ -204,9 +204,9 @@ adapt(Runner)
 def test_a_bound_method_is_kept_only_if_its_name_gives_it_again():
     runner, replaced = Runner(), Walker()
     replaced.step = types.MethodType(step, replaced)
-    for kept in (runner.step, runner.undecorated(), Runner.make, runner.make, Walker().step):
-        copy = detach([kept])[0]
-        assert copy.__func__ is kept.__func__
+    for value in (runner.step, runner.undecorated(), Runner.make, runner.make, Walker().step):
+        copy = detach([value])[0]
+        assert copy.__func__ is value.__func__
 
     for lost in (runner.slow_step(), runner.hop, replaced.step, types.MethodType(step, runner)):
         with pytest.raises(UnsavableError, match=r"the bound method .*, which is"):
@@ -221,18 +221,18 @@ def test_a_legacy_and_a_new_generator_of_one_bit_generator_stay_so():
     copies = detach(pair)
 
     for _ in range(3):
-        for one, other in zip(pair, copies, strict=True):
-            assert one.normal() == other.normal()
+        for first, other in zip(pair, copies, strict=True):
+            assert first.normal() == other.normal()
 
 
 def test_a_legacy_generator_that_was_saved_by_its_state_is_made_again():
     legacy = np.random.RandomState(3)
     legacy.normal()
     adapter = find_adapter(np.random.RandomState)
-    made = adapter.make(np.random.RandomState, legacy.get_state(legacy=False))
+    created = adapter.make(np.random.RandomState, legacy.get_state(legacy=False))
 
-    assert made.normal() == legacy.normal()
-    assert made.normal() == legacy.normal()
+    assert created.normal() == legacy.normal()
+    assert created.normal() == legacy.normal()
 
 
 def test_views_of_an_array_of_python_objects_are_refused_beside_it():
@@ -285,13 +285,13 @@ print(list(grow(items, 800)))
 def test_a_loaded_set_is_iterated_over_in_the_order_that_plain_python_gives():
     orders = [
         subprocess.run(
-            [sys.executable, "-c", PROGRAM, how],
+            [sys.executable, "-c", PROGRAM, value],
             capture_output=True,
             text=True,
             check=True,
             env={"PYTHONHASHSEED": "7"},
         ).stdout
-        for how in ("plain", "whole", "loaded")
+        for value in ("plain", "whole", "loaded")
     ]
 
     assert orders[0] == orders[1] == orders[2]
