@@ -178,9 +178,9 @@ def test_the_command_reports_failed_saves_at_the_end(tmp_path, monkeypatch, caps
     monkeypatch.setattr(os, "pwrite", full)
     assert invoke(["run", str(job.spec), "--run-dir", str(job.run_dir)]) == 0
 
-    inspected = capsys.readouterr().err
-    assert "warning: epoch 4 could not be saved" in inspected
-    assert "warning: 5 checkpoints could not be saved" in inspected
+    output = capsys.readouterr().err
+    assert "warning: epoch 4 could not be saved" in output
+    assert "warning: 5 checkpoints could not be saved" in output
 
 
 # How long it took.
@@ -191,9 +191,9 @@ def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsy
     walk_job.start(max_epochs=2)
     walk_job.resume()
     lines = (walk_job.run.path / "events.jsonl").read_text().splitlines()
-    actual = [entry for entry in map(json.loads, lines) if entry["event"] == "CheckpointTimes"]
+    records = [entry for entry in map(json.loads, lines) if entry["event"] == "CheckpointTimes"]
 
-    assert [(entry["action"], entry["epoch"]) for entry in actual] == [
+    assert [(entry["action"], entry["epoch"]) for entry in records] == [
         ("save", 0),
         ("save", 1),
         ("save", 2),
@@ -201,11 +201,11 @@ def test_times_of_each_node_are_in_the_log_and_in_the_inspection(tmp_path, capsy
         ("save", 3),
         ("save", 4),
     ]
-    for single in actual:
-        assert [node["node"] for node in single["nodes"]] == ["a", "b"]
-        assert all(node["seconds"] > 0 and node["megabytes_per_s"] > 0 for node in single["nodes"])
-        assert single["slowest"] in {"a", "b"}
-        assert single["size_bytes"] == sum(node["size_bytes"] for node in single["nodes"])
+    for times in records:
+        assert [node["node"] for node in times["nodes"]] == ["a", "b"]
+        assert all(node["seconds"] > 0 and node["megabytes_per_s"] > 0 for node in times["nodes"])
+        assert times["slowest"] in {"a", "b"}
+        assert times["size_bytes"] == sum(node["size_bytes"] for node in times["nodes"])
     arguments = ["inspect-checkpoint", str(walk_job.run.path)]
     assert invoke([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["saved"]["epoch"] == 4
