@@ -457,7 +457,9 @@ _CALLS = {
         4,
     ),
 )
-def test_a_part_of_an_object_is_refused_where_a_change_of_it_would_be_missed(tmp_path, steps, job):
+def test_a_part_of_an_object_is_refused_where_a_change_of_it_would_be_missed(
+    tmp_path, steps, message
+):
     (tmp_path / "library.py").write_text(OBJECTS)
     written = ", ".join(_CALLS.get(step, f"'{step}'") for step in steps)
     (tmp_path / "job.yaml").write_text(
@@ -467,12 +469,12 @@ def test_a_part_of_an_object_is_refused_where_a_change_of_it_would_be_missed(tmp
     )
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
-    if not job:
+    if not message:
         assert done.returncode == 0, done.stderr
         return
     assert done.returncode == 1, done.stderr
     assert "E259" in done.stderr
-    assert job in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
     assert "job.yaml:7:" in done.stderr
 
 
@@ -487,8 +489,10 @@ stop: [{epochs: 3}]
 """
 
 
-@pytest.mark.parametrize("job", ["setup: {init: [STEP]}", "report: [{every: 1h, steps: [STEP]}]"])
-def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(tmp_path, job):
+@pytest.mark.parametrize(
+    "template", ["setup: {init: [STEP]}", "report: [{every: 1h, steps: [STEP]}]"]
+)
+def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(tmp_path, template):
     (tmp_path / "library.py").write_text("def head(x):\n    return x[:2]\n")
     step = "{call: 'library:head', with: {x: x}, out: y}"
     (tmp_path / "job.yaml").write_text(AROUND.replace("PLACE", job.replace("STEP", step)))
