@@ -495,7 +495,7 @@ stop: [{epochs: 3}]
 def test_callables_around_and_beside_the_tasks_of_a_node_are_as_in_plain_python(tmp_path, template):
     (tmp_path / "library.py").write_text("def head(x):\n    return x[:2]\n")
     step = "{call: 'library:head', with: {x: x}, out: y}"
-    (tmp_path / "job.yaml").write_text(AROUND.replace("PLACE", job.replace("STEP", step)))
+    (tmp_path / "job.yaml").write_text(AROUND.replace("PLACE", template.replace("STEP", step)))
 
     done = jobrun("run", "job.yaml", cwd=tmp_path)
 
