@@ -27,7 +27,7 @@ _UNGUARDED_VARIABLES = ("JOBRUN_UNGUARDED", "JOBRUN_CRASHPOINT")
 _CLOSED_BY_US = {
     "jobrun", "click", "yaml", "_yaml", "pydantic", "pydantic_core", "annotated_types",
     "typing_extensions", "typing_inspection", "numpy", "h5py", "threadpoolctl", "xxhash",
-    "cython_runtime", "rich", "markdown_it", "mdurl", "pygments",
+    "cython_runtime", "msgspec", "rich", "markdown_it", "mdurl", "pygments",
 }  # fmt: skip
 _CLOSED_BY_US_ALSO = ("_cython_", "_sysconfigdata_")  # with a version or a platform behind it
 # The functions below the entry point, if a script or ``python -m`` called it and no tool did.

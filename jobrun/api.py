@@ -15,11 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, get_args
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.compile.expressions.parse import parse_expression, parse_statement
 from jobrun.compile.pipeline import Compiled, compile_job, complete
 from jobrun.core.errors import Fault, UsageError
 from jobrun.core.events import Event, Listener, NodeReplaced, Noted, ignore
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.notify_target import News, NotifyTarget, news_of_exit
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Expr
@@ -40,8 +42,7 @@ _LONGEST_SENDING_S = 60.0
 _INTERRUPTED, _BUG = 130, 70
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A job that is checked, and what it was made from.
 
     Attributes:

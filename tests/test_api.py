@@ -3,9 +3,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 import jobrun
 from jobrun.core.errors import DriftError, SpecError, UsageError

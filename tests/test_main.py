@@ -59,16 +59,16 @@ RUN = ["run", "trivial.yaml", "-q", "--resume", "never"]
 # import as a small function that is called a thousand times.
 COMMANDS = {
     "--version": (["--version"], set(), 5, 3),
-    "--help": (["--help"], set(), 100, 18),
+    "--help": (["--help"], set(), 114, 18),
     "explain": (["explain", "E400"], {"jobrun.compile"}, 151, 65),
     "validate": (["validate", "trivial.yaml"], COMPILER, 328, 156),
     "plan": (["plan", "trivial.yaml"], COMPILER, 345, 169),
     "graph": (["graph", "trivial.yaml"], COMPILER, 341, 169),
     "run": (RUN, {*COMPILER, "numpy", "jobrun.session", "jobrun.runtime"}, 632, 335),
-    "status": (["status"], set(), 147, 51),
-    "logs": (["logs"], set(), 128, 42),
-    "metrics": (["metrics"], set(), 132, 46),
-    "runs": (["runs"], set(), 136, 47),
+    "status": (["status"], set(), 151, 51),
+    "logs": (["logs"], set(), 136, 42),
+    "metrics": (["metrics"], set(), 147, 46),
+    "runs": (["runs"], set(), 142, 47),
 }
 DAILY = {"validate", "run", "status"}
 
@@ -132,10 +132,10 @@ def test_a_command_imports_what_it_needs(name, folder):
 @pytest.mark.parametrize(
     ("line", "needed", "most", "most_ours"),
     [
-        ("jobrun sta", set(), 92, 19),
-        ("jobrun run trivial.yaml --res", set(), 109, 35),
-        ("jobrun run trivial.yaml --set par", {"yaml"}, 146, 46),
-        ("jobrun status ", set(), 150, 53),
+        ("jobrun sta", set(), 107, 19),
+        ("jobrun run trivial.yaml --res", set(), 123, 35),
+        ("jobrun run trivial.yaml --set par", {"yaml"}, 161, 46),
+        ("jobrun status ", set(), 154, 53),
     ],
 )
 def test_a_completion_imports_what_it_needs(line, needed, most, most_ours, folder):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.checkpoint.hdf5.user_block import Header
@@ -17,12 +18,10 @@ from jobrun.checkpoint.read.load_into_objects import InPlace
 from jobrun.checkpoint.read.verified_file import StateFile
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.core.errors import CheckpointError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.blob_kinds import Value
 
 
-@dataclass(frozen=True, slots=True)
-class BlobFacts:
+class BlobFacts(Struct, frozen=True):
     """A stored blob, for people.
 
     Attributes:
@@ -50,8 +49,7 @@ class BlobFacts:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileFacts(Struct, frozen=True):
     """A checkpoint file that was verified, for people.
 
     Attributes:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
+from msgspec import Struct
+
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.core.events import CheckpointTimes, NodeTime
-from jobrun.core.lazy_dataclass import dataclass
 
 _DIGITS = 6
 _SECONDS = attrgetter("seconds")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSave:
+class NodeSave(Struct, frozen=True):
     """What saving one node came to.
 
     Attributes:
@@ -28,8 +28,7 @@ class NodeSave:
     gate_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SavePause:
+class SavePause(Struct, frozen=True):
     """How long the run paused for a save, before the first byte was written.
 
     Attributes:

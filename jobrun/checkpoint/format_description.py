@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from dataclasses import fields
+
+from msgspec.structs import fields
 
 from jobrun.checkpoint.hdf5 import dataset_names as names
 from jobrun.checkpoint.hdf5 import digest_blocks as blocks

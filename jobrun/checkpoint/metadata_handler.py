@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from jobrun.core.events import CheckpointTimes
-from jobrun.core.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """An epoch to continue from, and why that one, in words; -1 is the beginning."""
 
     epoch: int

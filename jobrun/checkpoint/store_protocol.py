@@ -7,15 +7,15 @@ before it nothing of the epoch is visible, after it all of it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+
+from msgspec import Struct, field
 
 from jobrun.core.files.file_lock import close_locked
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(PartlyCompared, frozen=True):
     """The facts about one node's file, as its writer knows them.
 
     Attributes:
@@ -29,17 +29,18 @@ class StoredFile:
             last in use, or the last file was written, was there already; not compared.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("seconds", "sync_seconds", "written_bytes")
+
     node: str
     name: str
     size_bytes: int
     digest: str
-    seconds: float = field(default=0.0, compare=False)
-    sync_seconds: float = field(default=0.0, compare=False)
-    written_bytes: int = field(default=0, compare=False)
+    seconds: float = 0.0
+    sync_seconds: float = 0.0
+    written_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """What makes an epoch's files one checkpoint. Written last.
 
     Attributes:
@@ -62,8 +63,7 @@ class Manifest:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """Why an epoch cannot be used."""
 
     epoch: int

@@ -7,14 +7,16 @@ node lives.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import PurePath
-from typing import Any, Protocol, TypedDict
+from typing import Any, ClassVar, Protocol, TypedDict
+
+from msgspec import field
+from msgspec.structs import replace
 
 from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest, StoredFile
 from jobrun.checkpoint.stores.manifest import saved_settings
 from jobrun.core.errors import CheckpointError
-from jobrun.core.lazy_dataclass import dataclass, replace
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Name
 from jobrun.graph.query import checkpointed_blobs, makers
@@ -36,8 +38,7 @@ TICKET_OUTPUT = "ticket"
 NAMES_OUTPUT = "names"
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(PartlyCompared, frozen=True):
     """A reference to a node's state as it was when a save began; the session has the state.
 
     Attributes:
@@ -48,11 +49,13 @@ class Ticket:
         settings: Those of libraries that callables of the node have made; not compared.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("settings",)
+
     node: str
     epoch: int
     number: int
     size_bytes: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class UploadBuilder(Protocol):

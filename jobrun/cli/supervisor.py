@@ -22,9 +22,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
 
 from jobrun.cli.supervised_child import SharedState, SupervisedChild
 from jobrun.core.events import (
@@ -36,7 +37,6 @@ from jobrun.core.events import (
     TaskLimited,
     TasksGivenUp,
 )
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.resource_usage import peak_memory_bytes
 from jobrun.core.stop_signals import RELAYS, REPEATED
 from jobrun.core.system_calls import (
@@ -80,8 +80,7 @@ _LONGEST_STEP_S = 2.0
 _LONGEST_SENDING_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChildExit:
+class ChildExit(Struct, frozen=True):
     """How the supervised child ended.
 
     Attributes:
@@ -311,7 +310,7 @@ class LimitRecorder:
         with self._lock:
             change()
             first = min(self._running.values(), key=lambda entry: entry[0], default=None)
-            self._note("" if first is None else f"{first[0]}\n{json.dumps(asdict(first[1]))}")
+            self._note("" if first is None else f"{first[0]}\n{json.dumps(to_builtins(first[1]))}")
 
 
 def _task_key(event: TaskLimited | TaskEnded) -> tuple[str, str]:
@@ -369,7 +368,7 @@ class NewsOfRun:
         if not targets:
             return
         self._has_targets = True
-        self._write({"run": run, "targets": [asdict(target) for target in targets]})
+        self._write({"run": run, "targets": [to_builtins(target) for target in targets]})
         if stuck:
             self._write({"news": "no_progress", "detail": stuck})
 

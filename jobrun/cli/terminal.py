@@ -11,11 +11,11 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from msgspec import Struct, field
+
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.terminal_text import style, terminal_line
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ COMPLETION_VARIABLE = "_JOBRUN_COMPLETE"
 LogFormat = Literal["text", "json", "github"]
 
 
-@dataclass(slots=True)
-class Shell:
+class Shell(Struct):
     """The output streams of a command, and how to write to them.
 
     Attributes:

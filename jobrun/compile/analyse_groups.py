@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from msgspec.structs import replace
+
 from jobrun.compile.analysis.callable_aliasing import UnsharedPairs, find_unshareable_blobs
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.outputs import OutputTable
@@ -23,7 +25,6 @@ from jobrun.compile.checks.visibility import (
 )
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, TaskDraft
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition
 from jobrun.graph.query import walk

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.compile.analyse_groups import Analysis
 from jobrun.compile.analysis.conditions_and_metrics import (
     Conditions,
@@ -46,14 +49,12 @@ from jobrun.compile.lowering.job import lower_spec
 from jobrun.compile.types.job_types import Types
 from jobrun.core.errors import Fault
 from jobrun.core.interpreter import collector_paused
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.types import Job
 from jobrun.spec.load import LoadedSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """A compiled job, the types of its blobs without data files, and the warnings about it."""
 
     job: Job
@@ -108,8 +109,7 @@ def _compile(draft: JobDraft, faults: Faults) -> Compiled:
     return Compiled(job, types, faults.warnings())
 
 
-@dataclass(frozen=True, slots=True)
-class _Analysed:
+class _Analysed(Struct, frozen=True):
     """The results of the analysis stage.
 
     Attributes:

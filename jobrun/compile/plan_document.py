@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
@@ -92,7 +93,7 @@ def plan_json(
         ],
         "checkpoint": _checkpoint(job.checkpoint),
         "stop": [_stop(condition) for condition in job.stop],
-        "deadline": None if job.deadline is None else asdict(job.deadline),
+        "deadline": None if job.deadline is None else to_builtins(job.deadline),
         "metrics": [{"name": name, **_probe(probe)} for name, probe in job.metrics],
         "fail_if": [_probe(probe) for probe in job.fail_if],
         "expect": [_probe(probe) for probe in job.expect],
@@ -247,7 +248,7 @@ def _checkpoint(policy: CheckpointPolicy) -> dict[str, Any]:
         "nodes": list(policy.nodes),
         "on_error": policy.on_error,
         "compression": dict(policy.compression),
-        "upload": None if policy.upload is None else asdict(policy.upload),
+        "upload": None if policy.upload is None else to_builtins(policy.upload),
         **({"node_dir": policy.node_dir} if policy.node_dir else {}),
         **({"collect": policy.collect_to} if policy.collect_to else {}),
     }

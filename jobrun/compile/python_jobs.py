@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from jobrun.compile.analysis.reader_positions import (
     remove_position_setup,
 )
@@ -31,7 +33,6 @@ from jobrun.compile.lowering.checkpoint import (
 from jobrun.compile.lowering.nets import check_remote_reads
 from jobrun.compile.lowering.queues import collect_queues
 from jobrun.compile.step_paths import PathAssignment
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME, did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.compile.faults import Faults, SpecPosition
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.expressions import Expr, LoopIndex
 from jobrun.graph.query import expressions
 from jobrun.graph.readers import record_path
@@ -30,8 +32,7 @@ from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Report, SetupNe
 _Part = TypeVar("_Part")
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocks:
+class _Blocks(Struct, frozen=True):
     """The paths of the blocks around a step, innermost last; ``loops`` has those of loops."""
 
     blocks: tuple[str, ...]

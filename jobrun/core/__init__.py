@@ -7,7 +7,7 @@
   and C code print, as lines of their logs.
 - ``files/``: durable writes, locks, JSON. ``file_formats``: names of data formats.
   ``object_url``: URLs of object stores.
-- ``lazy_dataclass``: dataclasses whose methods are generated when they are first used.
+- ``partly_compared``: records of which some fields do not count when they are compared.
 - ``interpreter``: the garbage collector, paused while much is made and nothing thrown away, and
   memory for the calls of a thread, in one block.
 - ``system_calls``: what only some systems have, with substitutes. ``stop_signals``: the signals

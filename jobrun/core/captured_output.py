@@ -25,8 +25,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from msgspec import Struct
+
 from jobrun.core.files.output_file import OutputFile, open_output_files
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import find_c_function
 
 Listener = Callable[[Any], None]
@@ -379,8 +380,7 @@ class _Capture:
             self.file.close()
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOutput:
+class LeftOutput(Struct, frozen=True):
     """What a process that has ended wrote to its descriptors, and did not pass on.
 
     Attributes:

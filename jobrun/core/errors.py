@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Literal, Self
 
+from msgspec import Struct
+
 from jobrun.core.codes import Code
-from jobrun.core.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One thing that is wrong: its place, what is wrong, and how to fix it.
 
     Attributes:
@@ -143,8 +143,7 @@ def errors_only(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(fault for fault in faults if fault.severity == "error")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """One place in a spec file, or in an override on the command line: file, line, column.
 
     Attributes:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.resource_usage import ProcessUse
 from jobrun.core.time_use import TimeUse
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
+class TaskFacts(Struct, frozen=True):
     """A task on one of its nodes; it starts when those that it ``needs`` have ended, everywhere."""
 
     group: str
@@ -22,8 +22,7 @@ class TaskFacts:
     needs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True):
     """A run has started, or has been resumed.
 
     Attributes:
@@ -41,8 +40,7 @@ class RunStarted:
     tasks: tuple[TaskFacts, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStarted:
+class GroupStarted(Struct, frozen=True):
     """The tasks of a group begin, in this epoch."""
 
     group: str
@@ -50,8 +48,7 @@ class GroupStarted:
     tasks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupEnded:
+class GroupEnded(Struct, frozen=True):
     """All tasks of a group have ended, ``seconds`` after they began."""
 
     group: str
@@ -59,8 +56,7 @@ class GroupEnded:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRetried:
+class GroupRetried(Struct, frozen=True):
     """An attempt failed, and the group will run again from where it started.
 
     What the attempt measured does not count; ``attempt`` is 1 for the first.
@@ -71,8 +67,7 @@ class GroupRetried:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReplaced:
+class NodeReplaced(Struct, frozen=True):
     """A lost node was replaced; the run continues after ``epoch`` (-1: from init).
 
     What was measured after that does not count.
@@ -86,8 +81,7 @@ class NodeReplaced:
     records: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLimited:
+class TaskLimited(Struct, frozen=True):
     """A task with a time limit has begun; ``TaskEnded`` and ``TasksGivenUp`` end that.
 
     For the supervisor of the process that runs the task: code that keeps the interpreter for
@@ -112,8 +106,7 @@ class TaskLimited:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class TasksGivenUp:
+class TasksGivenUp(Struct, frozen=True):
     """Tasks did not end, and are waited for no more; the process that runs them is about to end.
 
     Attributes:
@@ -125,8 +118,7 @@ class TasksGivenUp:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnded:
+class TaskEnded(Struct, frozen=True):
     """A task has ended on a node; ``seconds`` is the wall time that it ran."""
 
     task: str
@@ -136,8 +128,7 @@ class TaskEnded:
     failed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TaskWaited:
+class TaskWaited(Struct, frozen=True):
     """How long a task that is about to end has waited, all its threads together, in seconds.
 
     For the account of the run's time; it is not written into the run's logs.
@@ -157,8 +148,7 @@ class TaskWaited:
     queue_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessMeasured:
+class ProcessMeasured(Struct, frozen=True):
     """What the process of a node has used; see ``UsageMeasured``, which gathers it.
 
     Attributes:
@@ -169,8 +159,7 @@ class ProcessMeasured:
     grown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UsageMeasured:
+class UsageMeasured(Struct, frozen=True):
     """What a run has used, as of the end of an epoch, or within one. A line of ``usage.jsonl``.
 
     Attributes:
@@ -194,8 +183,7 @@ class UsageMeasured:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(Struct, frozen=True):
     """A line from a ``log`` step, a program's output or what a callable prints.
 
     Attributes:
@@ -212,8 +200,7 @@ class Logged:
     printed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A metric. ``task`` is empty for those of the job's ``metrics``."""
 
     name: str
@@ -224,8 +211,7 @@ class Measured:
     instance: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointCommitted:
+class CheckpointCommitted(Struct, frozen=True):
     """The epoch is durable: it will be there after any kill."""
 
     epoch: int
@@ -234,8 +220,7 @@ class CheckpointCommitted:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointWithin:
+class CheckpointWithin(Struct, frozen=True):
     """A checkpoint within an epoch is durable; the next save replaces it."""
 
     epoch: int
@@ -245,8 +230,7 @@ class CheckpointWithin:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTime:
+class NodeTime(Struct, frozen=True):
     """How long one node's file took. A megabyte is a million bytes.
 
     Attributes:
@@ -266,8 +250,7 @@ class NodeTime:
     written_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointTimes:
+class CheckpointTimes(Struct, frozen=True):
     """Time that saving, loading or copying an epoch took, node by node.
 
     Attributes:
@@ -300,24 +283,21 @@ class CheckpointTimes:
     written_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFailed:
+class CheckpointFailed(Struct, frozen=True):
     """A save failed and the spec says to go on (``on_error: warn``)."""
 
     epoch: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointSkipped:
+class CheckpointSkipped(Struct, frozen=True):
     """A stored epoch was found unusable, and why; it is set aside, and an older one is used."""
 
     epoch: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEnded:
+class EpochEnded(Struct, frozen=True):
     """An epoch has ended, and its stop conditions were evaluated.
 
     Attributes:
@@ -333,16 +313,14 @@ class EpochEnded:
     stopping: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Struct, frozen=True):
     """Something the user should know; ``level`` is ``info`` or ``warning``."""
 
     text: str
     level: str = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(Struct, frozen=True):
     """``outcome``: ``finished``, ``stopped``, ``interrupted`` or ``failed``."""
 
     outcome: str

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Mapping
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 # In the order in which saving an epoch, and then making room, reach them; then the runner's.
 POINTS: tuple[str, ...] = (
@@ -57,8 +57,7 @@ VARIABLE = "JOBRUN_CRASHPOINT"
 TRACE_VARIABLE = "JOBRUN_CRASHPOINT_TRACE"
 
 
-@dataclass(slots=True)
-class _Watch:
+class _Watch(Struct):
     """The failpoints that are armed, and what happens at each."""
 
     name: str = ""

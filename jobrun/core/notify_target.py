@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 News = Literal["finished", "failed", "stopped", "no_progress", "node_lost"]
 ALL_NEWS: tuple[News, ...] = get_args(News)
@@ -21,8 +21,7 @@ def news_of_exit(exit_code: int) -> News:
     return _NEWS_OF_CODE.get(exit_code, "failed")
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyTarget:
+class NotifyTarget(Struct, frozen=True):
     """One receiver of news of a run.
 
     Attributes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.text.patterns import lazy_pattern
 
 _URL = lazy_pattern(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/?(.*)")
@@ -20,8 +21,7 @@ SCHEMES: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectUrl:
+class ObjectUrl(Struct, frozen=True):
     """The parts of a URL of an object store.
 
     Attributes:

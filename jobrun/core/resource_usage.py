@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
+class ProcessUse(Struct, frozen=True):
     """What one process has used since it started.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 # Activities of a run whose seconds are measured; see ``TimeUse``.
 TimeRow = Literal["computing", "saves", "data", "nodes", "startup", "upload"]
@@ -18,8 +18,7 @@ TIME_ROWS: dict[TimeRow, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TimeUse:
+class TimeUse(Struct, frozen=True):
     """Where the wall time of a run went, in seconds; the rows add up to it.
 
     Attributes:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import IO, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.core.file_formats import suffix_of
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
 from jobrun.formats.csv_header import DELIMITERS, choose_columns, column_names, csv_columns
 from jobrun.formats.csv_parser import convert_fields, parse_columns
@@ -369,8 +369,7 @@ def _block(path: str, name: str, array: Array) -> Array:
     return array if array.ndim == 2 else array.reshape(-1, 1)
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """What has been seen of one csv column so far."""
 
     kind: Kind = "integer"

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat, format_of, suffix_of
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.formats import errors as faults
 from jobrun.formats.csv_header import (
     DELIMITERS,
@@ -315,8 +316,7 @@ def _descr(text: str) -> Any:
     return ast.literal_eval(text) if text.startswith("[") else text
 
 
-@dataclass(frozen=True, slots=True)
-class MemberInfo:
+class MemberInfo(Struct, frozen=True):
     """What is known of a member before it is read.
 
     Attributes:

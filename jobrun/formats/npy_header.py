@@ -7,7 +7,8 @@ import struct
 import zipfile
 from typing import IO, Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.formats import errors as faults
 
 NPY_MAGIC = b"\x93NUMPY"
@@ -15,8 +16,7 @@ NPY_MAGIC = b"\x93NUMPY"
 _MOST_HEADER_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class NpyHeader:
+class NpyHeader(Struct, frozen=True):
     """The header of an npy file, or of a member of an npz file.
 
     Attributes:

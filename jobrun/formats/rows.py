@@ -25,10 +25,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.file_formats import FileFormat
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_into
 from jobrun.formats import errors as faults
 from jobrun.formats.headers import format_module, require_file, resolve_member
@@ -66,8 +66,7 @@ def open_rows(kind: FileFormat, path: str, members: Sequence[str]) -> Rows:
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of rows of a data file: the dtype and shape of a row.
 
     Of a ragged column the first axis is as long as memory should reckon with for a row.
@@ -207,8 +206,7 @@ def _column(name: str, records: Column, fields: Sequence[str]) -> Column:
     return Column(name, sample.dtype, tuple(sample.shape[1:]))
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """An array that lies contiguously in a file.
 
     Attributes:

@@ -7,9 +7,9 @@ caller knows in which order they run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Binary, Call, Const, Expr, Name, OutputRead
 from jobrun.graph.query import expressions
@@ -29,8 +29,7 @@ from jobrun.graph.steps import (
 from jobrun.graph.traversal import children
 
 
-@dataclass(slots=True)
-class Access:
+class Access(Struct):
     """The names that one step uses, in the order of its text; a name may occur several times.
 
     Attributes:

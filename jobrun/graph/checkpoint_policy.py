@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import ClassVar, Literal
+
+from msgspec import Struct
 
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.graph.effects import NOWHERE
 
 # With ``checkpoint.every: auto``, saves may cost this part of a run's time.
@@ -29,8 +30,7 @@ NONE = "none"
 PLUGIN = "hdf5plugin"
 
 
-@dataclass(frozen=True, slots=True)
-class UploadPolicy:
+class UploadPolicy(Struct, frozen=True):
     """Which checkpoints are copied where.
 
     Attributes:
@@ -45,8 +45,7 @@ class UploadPolicy:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointPolicy:
+class CheckpointPolicy(PartlyCompared, frozen=True):
     """When to checkpoint and what to keep.
 
     Attributes:
@@ -73,6 +72,8 @@ class CheckpointPolicy:
             It is that of ``upload`` too, which uploads the manifests.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("compression_at", "upload_at")
+
     enabled: bool = True
     directory: str = ""
     every_epochs: int = 0
@@ -88,8 +89,8 @@ class CheckpointPolicy:
     asynchronous: bool | None = None
     node_dir: str = ""
     collect_to: str = ""
-    compression_at: Origin = field(default=NOWHERE, compare=False)
-    upload_at: Origin = field(default=NOWHERE, compare=False)
+    compression_at: Origin = NOWHERE
+    upload_at: Origin = NOWHERE
 
     @property
     def is_automatic(self) -> bool:

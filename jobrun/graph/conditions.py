@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
+from msgspec import Struct
+
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(PartlyCompared, frozen=True):
     """A value over the state of one or several nodes, evaluated by the runner.
 
     Attributes:
@@ -26,35 +26,31 @@ class Probe:
     parts: tuple[Expr, ...]
     reduce: Literal["", "max", "min", "mean", "sum", "any", "all"] = ""
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class StopAfterEpochs:
+class StopAfterEpochs(Struct, frozen=True):
     """Stop when epoch ``epochs`` has run: a total, not additional."""
 
     epochs: int
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StopWhen:
+class StopWhen(Struct, frozen=True):
     """Stop when the probe's value, which must be a bool, holds."""
 
     probe: Probe
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StopAfterTime:
+class StopAfterTime(Struct, frozen=True):
     """Stop when the run, over all its invocations, has computed for ``seconds``."""
 
     seconds: float
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StopWithoutImprovement:
+class StopWithoutImprovement(Struct, frozen=True):
     """Stop when ``metric`` has not improved by ``min_delta`` for ``epochs`` epochs."""
 
     metric: str
@@ -64,8 +60,7 @@ class StopWithoutImprovement:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Endless:
+class Endless(Struct, frozen=True):
     """Never stop; only the user ends the run."""
 
     path: str = ""
@@ -74,8 +69,7 @@ class Endless:
 StopCondition = StopAfterEpochs | StopWhen | StopAfterTime | StopWithoutImprovement | Endless
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """The time at which this invocation must be over; the run is saved before it.
 
     Attributes:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 
+from msgspec import Struct
+
 from jobrun.core.interpreter import collector_paused
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.job_text import find_queue_links, queue_notes, render_queue_link, task_notes
 from jobrun.graph.query import remote_by_path, tasks_by_name
 from jobrun.graph.types import Job, RemoteNet, Task, TaskGroup
@@ -134,8 +135,7 @@ def _escape_mermaid(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
+class _Box(Struct, frozen=True):
     lines: tuple[str, ...]
     x: int
     y: int
@@ -147,8 +147,7 @@ class _Box:
         return _LINE * len(self.lines) + 12
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(Struct, frozen=True):
     """A group's frame in the SVG picture, drawn at its own origin."""
 
     title: str

@@ -1,8 +1,8 @@
 """Declare the kinds of steps that hold no other steps, such as ``log``, each with its effect.
 
 ``Effect`` is what generic code asks of each such step. A declared kind (``Log``, ``Metric``,
-``Assert``, ``Sleep``) is a frozen dataclass whose fields carry the keys that stand for them in a
-spec. The model of its form, the JSON Schema, the lowering and the line in a plan follow from these;
+``Assert``, ``Sleep``) declares in ``keys`` which keys of a spec set its fields. The model of its
+form, the JSON Schema, the lowering and the line in a plan follow from these;
 ``DeclaredEffect.action`` is what it does. So a new kind is one class and one line in ``DECLARED``.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import field, fields
-from functools import cache
-from typing import Any, Literal, Protocol, assert_never
+from typing import Any, ClassVar, Literal, Protocol, assert_never
+
+from msgspec import Struct
 
 from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.core.events import Listener, Logged, Measured
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.graph.expression_text import render_expr, render_text
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.traversal import children
@@ -26,18 +26,15 @@ NOWHERE: Origin = Origin("<python>")
 # {name: expression} → ((name, Expr), …); a duration such as 90s → seconds.
 KeyKind = Literal["text", "condition", "numbers", "duration"]
 REQUIRED = object()
-_KEY, _SOURCE = "jobrun.key", "jobrun.source"
 
 
-class Effect:
+class Effect(PartlyCompared, frozen=True):
     """A step that holds no other steps, and all that generic code asks of its kind.
 
     A kind overrides what is not empty for it. ``DeclaredEffect`` answers most of it from the
     declared fields; a kind that needs more has a form in ``spec.models.steps``, a row in the table
     of ``compile.lowering.steps``, and one in that of ``runtime.steps.dispatch``.
     """
-
-    __slots__ = ()
 
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions that an effect, a step such as ``log``, evaluates."""
@@ -60,8 +57,7 @@ class Effect:
         return type(self).__name__.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """A key of a step's form in a spec.
 
     Attributes:
@@ -75,39 +71,6 @@ class Key:
     kind: KeyKind
     description: str
     default: Any = REQUIRED
-
-
-def key(name: str, kind: KeyKind, description: str, default: Any = REQUIRED) -> dict[str, Key]:
-    """Declare the spec's key that sets a field of an effect class such as ``Log``."""
-    return {_KEY: Key(name, kind, description, default)}
-
-
-def source_of(other: str) -> dict[str, str]:
-    """Declare a field of an effect class as the spec's text of another field."""
-    return {_SOURCE: other}
-
-
-@cache
-def declared_keys(kind: type[Any]) -> dict[str, Key]:
-    """Map the fields of an effect class to the keys of the spec that set them, in order."""
-    return {
-        declared_field.name: declared_field.metadata[_KEY]
-        for declared_field in fields(kind)
-        if _KEY in declared_field.metadata
-    }
-
-
-@cache
-def declared_sources(kind: type[Any]) -> dict[str, str]:
-    """Map each field of an effect class made by ``source_of`` to the field whose text it keeps.
-
-    With ``written = field(metadata=source_of("condition"))`` this is ``{"written": "condition"}``.
-    """
-    return {
-        declared_field.name: declared_field.metadata[_SOURCE]
-        for declared_field in fields(kind)
-        if _SOURCE in declared_field.metadata
-    }
 
 
 class Surroundings(Protocol):
@@ -155,12 +118,18 @@ class ExpressionCompiler(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredEffect(Effect):
-    """An effect that is defined by its declared keys and its action, a frozen dataclass."""
+class DeclaredEffect(Effect, frozen=True, kw_only=True):
+    """An effect that is defined by its declared keys and its action.
 
+    Attributes:
+        keys: By field, the key of the spec that sets it, in order.
+        sources: By field, another field of which it is the text in the spec.
+    """
+
+    keys: ClassVar[dict[str, Key]] = {}
+    sources: ClassVar[dict[str, str]] = {}
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     @abstractmethod
     def action(self, compiler: ExpressionCompiler) -> Action:
@@ -169,8 +138,7 @@ class DeclaredEffect(Effect):
     def expressions(self) -> tuple[Expr, ...]:
         """Return the expressions in the values of an effect step's declared keys."""
         expressions: list[Expr] = []
-        kind: Any = type(self)
-        for name, key in declared_keys(kind).items():
+        for name, key in self.keys.items():
             value = getattr(self, name)
             match key.kind:
                 case "text":
@@ -187,8 +155,7 @@ class DeclaredEffect(Effect):
 
     def line(self) -> str:
         """Render this effect step by its first key, as a spec would write it: ``sleep 2s``."""
-        kind: Any = type(self)
-        name, first = next(iter(declared_keys(kind).items()))
+        name, first = next(iter(self.keys.items()))
         return f"{first.name} {_render(first.kind, getattr(self, name))}"
 
 
@@ -207,15 +174,17 @@ def _render(kind: KeyKind, value: Any) -> str:
             assert_never(kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Assert(DeclaredEffect):
+class Assert(DeclaredEffect, frozen=True):
     """Fail the task unless a condition holds."""
 
-    condition: Expr = field(metadata=key("assert", "condition", "a bool"))
-    message: Text = field(
-        metadata=key("message", "text", "the message; '{expr:format}' is substituted", "")
-    )
-    written: str = field(default="", metadata=source_of("condition"))
+    keys: ClassVar[dict[str, Key]] = {
+        "condition": Key("assert", "condition", "a bool"),
+        "message": Key("message", "text", "the message; '{expr:format}' is substituted", ""),
+    }
+    sources: ClassVar[dict[str, str]] = {"written": "condition"}
+    condition: Expr
+    message: Text
+    written: str = ""
 
     def action(self, compiler: ExpressionCompiler) -> Action:
         """Build the function of an ``assert`` step, which raises E205 if the condition is false."""
@@ -237,11 +206,11 @@ class Assert(DeclaredEffect):
         return run
 
 
-@dataclass(frozen=True, slots=True)
-class Log(DeclaredEffect):
+class Log(DeclaredEffect, frozen=True):
     """A line for the reader of the run; '{expr:format}' is filled in."""
 
-    text: Text = field(metadata=key("log", "text", "the line"))
+    keys: ClassVar[dict[str, Key]] = {"text": Key("log", "text", "the line")}
+    text: Text
 
     def action(self, compiler: ExpressionCompiler) -> Action:
         """Build the function of a ``log`` step, which logs the step's text."""
@@ -253,13 +222,11 @@ class Log(DeclaredEffect):
         return run
 
 
-@dataclass(frozen=True, slots=True)
-class Metric(DeclaredEffect):
+class Metric(DeclaredEffect, frozen=True):
     """Named numbers for the run's metrics."""
 
-    values: tuple[tuple[str, Expr], ...] = field(
-        metadata=key("metric", "numbers", "name: a number")
-    )
+    keys: ClassVar[dict[str, Key]] = {"values": Key("metric", "numbers", "name: a number")}
+    values: tuple[tuple[str, Expr], ...]
 
     def action(self, compiler: ExpressionCompiler) -> Action:
         """Build the function of a ``metric`` step, which records all of its numbers or none."""
@@ -273,11 +240,13 @@ class Metric(DeclaredEffect):
         return run
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep(DeclaredEffect):
+class Sleep(DeclaredEffect, frozen=True):
     """Wait, while other tasks continue; a stop of the run ends the wait."""
 
-    seconds: float = field(metadata=key("sleep", "duration", "how long, such as 250ms or 10s"))
+    keys: ClassVar[dict[str, Key]] = {
+        "seconds": Key("sleep", "duration", "how long, such as 250ms or 10s")
+    }
+    seconds: float
 
     def action(self, compiler: ExpressionCompiler) -> Action:
         """Build the function of a ``sleep`` step, which waits for some seconds."""

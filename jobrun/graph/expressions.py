@@ -9,10 +9,11 @@ error messages and never take part in comparison.
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
+from jobrun.core.partly_compared import PartlyCompared
 
 _TYPE_NAMES = (
     "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -30,45 +31,39 @@ BinaryOperator = Literal["+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^"
 Comparison = Literal["<", "<=", ">", ">=", "==", "!="]
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(Struct, frozen=True):
     """A literal: bool, int, float, complex, text, None; ``...`` is Ellipsis (in indices)."""
 
     value: bool | int | float | complex | str | None
     ellipsis: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Dtype:
+class Dtype(Struct, frozen=True):
     """One of ``DTYPES``, by name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(PartlyCompared, frozen=True):
     """A blob, looked up in the workspace that its task's scopes say."""
 
     name: str
-    at: int = field(default=0, compare=False)
+    at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Builtin:
+class Builtin(Struct, frozen=True):
     """One of ``BUILTINS``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoopIndex:
+class LoopIndex(Struct, frozen=True):
     """The iteration number (int, from 0) of an enclosing loop, given by the loop's path."""
 
     loop: str
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRead:
+class OutputRead(PartlyCompared, frozen=True):
     """A task's output, a snapshot taken when that task ended.
 
     ``node`` is empty until the compiler has found which node's task is meant.
@@ -77,27 +72,24 @@ class OutputRead:
     task: str
     output: str
     node: str = ""
-    at: int = field(default=0, compare=False)
+    at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBlob:
+class NodeBlob(Struct, frozen=True):
     """A state blob of a named node, in stop conditions, metrics and expectations."""
 
     node: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(Struct, frozen=True):
     """An operator before its operand: ``-x``, ``not x``."""
 
     operator: UnaryOperator
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """An operator between two operands: ``x + y``, ``x @ y``, ``x < y``."""
 
     left: Expr
@@ -105,8 +97,7 @@ class Binary:
     right: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Struct, frozen=True):
     """A chain: ``left op[0] rest[0] op[1] rest[1] …``."""
 
     left: Expr
@@ -114,16 +105,14 @@ class Compare:
     rest: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Logical:
+class Logical(Struct, frozen=True):
     """``and`` / ``or`` over two or more operands, evaluated lazily."""
 
     operator: Literal["and", "or"]
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(Struct, frozen=True):
     """``then if condition else otherwise``."""
 
     condition: Expr
@@ -131,36 +120,32 @@ class Conditional:
     otherwise: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(PartlyCompared, frozen=True):
     """A registered function, by its name in the operator table."""
 
     function: str
     args: tuple[Expr, ...] = ()
     kwargs: tuple[tuple[str, Expr], ...] = ()
-    at: int = field(default=0, compare=False)
+    at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(PartlyCompared, frozen=True):
     """A method of the task's random stream, such as ``rng.choice(…)``."""
 
     method: str
     args: tuple[Expr, ...] = ()
     kwargs: tuple[tuple[str, Expr], ...] = ()
-    at: int = field(default=0, compare=False)
+    at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """One of ``ATTRIBUTES`` of a value."""
 
     value: Expr
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """``start:stop:step`` as an index; None for a part that is left out."""
 
     start: Expr | None = None
@@ -168,32 +153,28 @@ class Slice:
     step: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(Struct, frozen=True):
     """``value[index]``; several indices are a ``Sequence`` of form tuple."""
 
     value: Expr
     index: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(Struct, frozen=True):
     """``(a, b)`` or ``[a, b]``."""
 
     items: tuple[Expr, ...]
     kind: Literal["tuple", "list"] = "tuple"
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Struct, frozen=True):
     """``{expr:format}`` inside a text."""
 
     value: Expr
     format: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A text with parts that are filled in at run time.
 
     A part is literal text, a ``Hole``, or one of the ``Builtin`` names ``epoch``,

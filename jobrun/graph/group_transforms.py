@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from jobrun.core.errors import SpecError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Const, OutputRead
 from jobrun.graph.query import used_nodes

@@ -8,10 +8,11 @@ task, a node, a reader or a queue in a few words.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import assert_never
 
-from jobrun.core.lazy_dataclass import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import (
     Endless,
@@ -210,9 +211,9 @@ def _policy_text(policy: CheckpointPolicy) -> str:
         return "none"
     default = replace(CheckpointPolicy(), nodes=policy.nodes, directory=policy.directory)
     changed = [
-        f"{setting.name}={getattr(policy, setting.name)!r}"
-        for setting in fields(policy)
-        if setting.compare and getattr(policy, setting.name) != getattr(default, setting.name)
+        f"{name}={getattr(policy, name)!r}"
+        for name in policy.__struct_fields__
+        if name not in policy.uncompared and getattr(policy, name) != getattr(default, name)
     ]
     return " ".join(changed) or "default"
 
@@ -401,8 +402,7 @@ def _notes(reader: Reader) -> Iterator[str]:
         yield f"{_SHARES[reader.shard]} {_DIVIDED_AGAIN[reader.restart]}"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLink:
+class QueueLink(Struct, frozen=True):
     """A queue in one group, with its writers and readers.
 
     Attributes:

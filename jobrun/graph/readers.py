@@ -7,12 +7,13 @@ a resumed run continues with the record that it would have read.
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
+
+from msgspec import Struct
 
 from jobrun.core.errors import Origin
 from jobrun.core.file_formats import FileFormat
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.expressions import (
     Call,
@@ -42,8 +43,7 @@ POSITION: tuple[str, ...] = (
 POSITION_PREFIX = "readers/"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A name that each record binds, and its name at the source.
 
     Attributes:
@@ -63,8 +63,7 @@ class Field:
         return (self.member,) if self.lengths is None else (self.member, self.lengths)
 
 
-@dataclass(frozen=True, slots=True)
-class FileSource:
+class FileSource(Struct, frozen=True):
     """The rows of a data file: the first axis of its members.
 
     Attributes:
@@ -76,15 +75,13 @@ class FileSource:
     folder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BlobSource:
+class BlobSource(Struct, frozen=True):
     """The rows of blobs of the node: the first axis of the values at the start."""
 
     values: tuple[tuple[str, Expr], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CounterSource:
+class CounterSource(Struct, frozen=True):
     """The numbers ``start``, ``start + step``, … before ``stop``; endless without ``stop``."""
 
     start: int = 0
@@ -92,8 +89,7 @@ class CounterSource:
     step: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CallSource:
+class CallSource(Struct, frozen=True):
     """A class of the user's, ``package.module:Class``, called with ``arguments`` for each pass.
 
     Its objects are iterated over row by row, or have ``read(n)``, which returns up to ``n`` rows
@@ -108,8 +104,7 @@ class CallSource:
     folder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ZipSource:
+class ZipSource(Struct, frozen=True):
     """Records of several readers side by side; ends with the shortest and drops no row."""
 
     readers: tuple[Reader, ...]
@@ -118,8 +113,7 @@ class ZipSource:
 Source = FileSource | BlobSource | CounterSource | CallSource | ZipSource
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(PartlyCompared, frozen=True):
     """A source with the batch size, order and share in which its rows become records.
 
     Attributes:
@@ -150,7 +144,7 @@ class Reader:
     delay_s: float = 0.0
     shard: Literal["node", "instance", "none"] = "none"
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     @property
     def position(self) -> str:
@@ -158,8 +152,7 @@ class Reader:
         return f"{POSITION_PREFIX}{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(PartlyCompared, frozen=True):
     """A bounded queue of records between tasks of one group.
 
     Attributes:
@@ -177,7 +170,7 @@ class Queue:
     ordered: bool = False
     batch: int = 0
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
 def record_path(task: str) -> str:
@@ -201,8 +194,7 @@ def has_finished(node: str, reader: Reader) -> Expr:
     return Call("all", (Compare(flags, ("!=",), (Const(0),)),))
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRecords:
+class ReadRecords(Struct, frozen=True):
     """A task's ``read: reader``.
 
     Attributes:
@@ -214,16 +206,14 @@ class ReadRecords:
     parts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReadQueue:
+class ReadQueue(Struct, frozen=True):
     """A task's ``read: queue``: binds ``names`` in the order in which the writers send them."""
 
     queue: Queue
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteQueue:
+class WriteQueue(Struct, frozen=True):
     """A task's ``write: {queue: [names]}``: sends the blobs of those names as one record."""
 
     queue: Queue

@@ -7,11 +7,12 @@ column; never compared). Blocks that ``stop`` can leave are named by their path.
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
 
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.core.text.units import size
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.graph.effects import NOWHERE, DeclaredEffect, Effect
@@ -22,15 +23,13 @@ from jobrun.graph.expressions import Expr, Name, Text
 STATE_DIRS = "state_dirs/"
 
 
-@dataclass(frozen=True, slots=True)
-class NameTarget:
+class NameTarget(Struct, frozen=True):
     """``name = …``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ItemTarget:
+class ItemTarget(Struct, frozen=True):
     """``name[index] = …``: changes the array where it lives."""
 
     name: str
@@ -40,73 +39,66 @@ class ItemTarget:
 Target = NameTarget | ItemTarget
 
 
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(PartlyCompared, frozen=True):
     """``targets = value``; several targets unpack a sequence of that length."""
 
     targets: tuple[Target, ...]
     value: Expr
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class Augment:
+class Augment(PartlyCompared, frozen=True):
     """``target op= value``; ``operator`` is written without the equals sign."""
 
     target: Target
     operator: str
     value: Expr
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class Perform:
+class Perform(PartlyCompared, frozen=True):
     """A call for its side effect alone, such as ``count_up(c)`` or ``add_at(U, i, v)``."""
 
     value: Expr
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(PartlyCompared, frozen=True):
     """``del names``."""
 
     names: tuple[str, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
 Op = Assign | Augment | Perform | Delete
 
 
-@dataclass(frozen=True, slots=True)
-class Net:
+class Net(PartlyCompared, frozen=True):
     """Operators that run one after the other; the unit that is compiled to one function."""
 
     ops: tuple[Op, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class UseNet:
+class UseNet(PartlyCompared, frozen=True):
     """A named net used here: its steps, inlined, under their own paths."""
 
     net: str
     steps: tuple[Step, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
 # Arguments that a callable gets if its signature names them and its step does not pass them.
 CALL_EXTRAS = frozenset({"rng", "epoch", "node", "instance", "run_dir"})
 
 
-@dataclass(frozen=True, slots=True)
-class CallPython(Effect):
+class CallPython(Effect, frozen=True):
     """A Python callable ``module:function``.
 
     Attributes:
@@ -125,7 +117,7 @@ class CallPython(Effect):
     folder: str = ""
     deterministic: bool = True
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     def expressions(self) -> tuple[Expr, ...]:
         return tuple(value for _, value in self.arguments)
@@ -145,8 +137,7 @@ class CallPython(Effect):
         return f"{_results(self.outputs)}call {self.target}({arguments})"
 
 
-@dataclass(frozen=True, slots=True)
-class RunProgram(Effect):
+class RunProgram(Effect, frozen=True):
     """A shell command: an argument list, or one line for bash.
 
     Attributes:
@@ -168,7 +159,7 @@ class RunProgram(Effect):
     folder: str = ""
     deterministic: bool = True
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
     state_dir: str = ""
     state_dir_most_bytes: int = 0
 
@@ -194,76 +185,71 @@ class RunProgram(Effect):
         return f"{_results(tuple(blob for blob, _, _ in self.results))}run {first}{state}"
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(PartlyCompared, frozen=True):
     """Repeat ``steps``; ``count`` is evaluated again in each iteration, None: until stopped."""
 
     count: Expr | None
     steps: tuple[Step, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class While:
+class While(PartlyCompared, frozen=True):
     """Repeat ``steps`` while ``condition`` (a bool) holds, evaluated before each iteration."""
 
     condition: Expr
     steps: tuple[Step, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class If:
+class If(PartlyCompared, frozen=True):
     """Run the first branch whose condition holds; conditions are evaluated lazily.
 
     Attributes:
         elifs: Where the conditions of all branches but the first are in the spec.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("elifs", "origin")
+
     branches: tuple[tuple[Expr, tuple[Step, ...]], ...]
     otherwise: tuple[Step, ...] = ()
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
-    elifs: tuple[Origin, ...] = field(default=(), compare=False)
+    origin: Origin = NOWHERE
+    elifs: tuple[Origin, ...] = ()
 
     def origin_of(self, branch: int) -> Origin:
         """Return where the condition of a branch of an ``if`` step is in the spec."""
         return self.elifs[branch - 1] if 0 < branch <= len(self.elifs) else self.origin
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(PartlyCompared, frozen=True):
     """Leave the block whose path is ``target``, if ``condition`` (None: always) holds."""
 
     condition: Expr | None
     target: str
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(PartlyCompared, frozen=True):
     """A block; afterwards the bool blob ``flag`` says whether a stop left it."""
 
     flag: str
     steps: tuple[Step, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
+class Parallel(PartlyCompared, frozen=True):
     """Branches that run at the same time; the path of branch ``i`` is ``path[i]``."""
 
     branches: tuple[tuple[Step, ...], ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(Struct, frozen=True):
     """A blob, and the file (and member) that it is read from or written to.
 
     ``path`` is relative to ``folder`` unless absolute.
@@ -280,13 +266,12 @@ class DataFile:
         return f"{render_text(self.path)}{member}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pull(Effect):
+class Pull(Effect, frozen=True):
     """Copy blobs of other nodes' global workspaces and bind their combination."""
 
     blobs: tuple[PulledBlob, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     def binds(self) -> tuple[str, ...]:
         return tuple(pulled.blob for pulled in self.blobs)
@@ -295,13 +280,12 @@ class Pull(Effect):
         return f"pull {', '.join(pulled.line() for pulled in self.blobs)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Load(Effect):
+class Load(Effect, frozen=True):
     """Read data files into blobs."""
 
     files: tuple[DataFile, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     def binds(self) -> tuple[str, ...]:
         return tuple(file.blob for file in self.files)
@@ -310,13 +294,12 @@ class Load(Effect):
         return f"load {', '.join(f'{file.blob} <- {file.location_text()}' for file in self.files)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Save(Effect):
+class Save(Effect, frozen=True):
     """Write blobs to data files, each of which appears whole or not at all."""
 
     files: tuple[DataFile, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     def reads(self) -> tuple[str, ...]:
         return tuple(file.blob for file in self.files)
@@ -325,8 +308,7 @@ class Save(Effect):
         return f"save {', '.join(f'{file.blob} -> {file.location_text()}' for file in self.files)}"
 
 
-@dataclass(frozen=True, slots=True)
-class SaveState(Effect):
+class SaveState(Effect, frozen=True):
     """Begin to save the node's state blobs ``names``, which will become the file ``file``.
 
     The runner's checkpoint plan uses it. The task's output ``ticket`` identifies the snapshot (see
@@ -342,7 +324,7 @@ class SaveState(Effect):
     names: tuple[str, ...]
     run_id: str
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
     compression: Rules = ()
     origins: tuple[tuple[str, str], ...] = ()
     objects: tuple[str, ...] = ()
@@ -351,8 +333,7 @@ class SaveState(Effect):
         return f"save state {', '.join(self.names)} -> {self.file}"
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """A part of a blob in a file: rows from ``first`` to before ``stop``; None: the whole value."""
 
     name: str
@@ -360,8 +341,7 @@ class Rows:
     stop: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
+class FilePart(Struct, frozen=True):
     """The blobs of a checkpoint file, perhaps of another node, that become a node's state.
 
     Attributes:
@@ -376,8 +356,7 @@ class FilePart:
     blobs: tuple[Rows, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadState(Effect):
+class LoadState(Effect, frozen=True):
     """Read the node's state blobs ``names`` from the checkpoint file ``file``, all or none.
 
     The task's output ``file`` describes the file, ``names`` lists what was read.
@@ -399,7 +378,7 @@ class LoadState(Effect):
     run_id: str
     digest: str
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
     partial: bool = False
     objects: tuple[str, ...] = ()
     parts: tuple[FilePart, ...] = ()
@@ -410,20 +389,18 @@ class LoadState(Effect):
         return f"load state {', '.join(self.names)} <- {self.file}"
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptState(Effect):
+class AdoptState(Effect, frozen=True):
     """Move blobs of the group run's workspace to the node's; names that it lacks are skipped."""
 
     names: tuple[str, ...]
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     def line(self) -> str:
         return f"adopt state {', '.join(self.names)}"
 
 
-@dataclass(frozen=True, slots=True)
-class CopyState(Effect):
+class CopyState(Effect, frozen=True):
     """Copy a node's checkpoint file durably into the directory ``staged``; skip an existing copy.
 
     The plan of an upload uses this and ``PublishCopy``. The output ``file`` describes the copy.
@@ -441,14 +418,13 @@ class CopyState(Effect):
     size_bytes: int
     digest: str
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     def line(self) -> str:
         return f"copy {self.file} -> {self.staged}"
 
 
-@dataclass(frozen=True, slots=True)
-class PublishCopy(Effect):
+class PublishCopy(Effect, frozen=True):
     """Make the copy of an epoch appear at ``target`` atomically; never replace a different one.
 
     Attributes:
@@ -460,7 +436,7 @@ class PublishCopy(Effect):
     staged: str
     target: str
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
     def line(self) -> str:
         return f"publish {self.staged} -> {self.target}"
@@ -491,8 +467,7 @@ Step = (
 Reduction = Literal["mean", "sum", "stack", "concat", "first"]
 
 
-@dataclass(frozen=True, slots=True)
-class PulledBlob:
+class PulledBlob(Struct, frozen=True):
     """One blob combined from blobs of nodes' global workspaces.
 
     Attributes:

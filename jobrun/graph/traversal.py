@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar, assert_never
 
+from msgspec.structs import replace
+
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import field_types, replace
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -220,4 +221,9 @@ def _graph_fields(kind: Any) -> tuple[str, ...]:
     """
     if issubclass(kind, Origin):
         return ()
-    return tuple(name for name, written in field_types(kind).items() if written not in _PLAIN)
+    written: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        written |= vars(base).get("__annotations__", {})
+    return tuple(
+        name for name in getattr(kind, "__struct_fields__", ()) if written[name] not in _PLAIN
+    )

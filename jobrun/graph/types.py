@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import field
-from typing import Literal
+from typing import ClassVar, Literal
+
+from msgspec import Struct, field
 
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Deadline, Probe, StopCondition
 from jobrun.graph.effects import NOWHERE
@@ -40,8 +41,7 @@ Layout = Literal["rows", "replicated"]
 Apart = tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(PartlyCompared, frozen=True):
     """A logical node: its name, and its number among the nodes of its family.
 
     Attributes:
@@ -60,11 +60,10 @@ class Node:
     props: tuple[tuple[str, object], ...] = ()
     resources: tuple[tuple[str, float], ...] = ()
     host: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """All nodes of a job, in the order of their declaration."""
 
     nodes: tuple[Node, ...]
@@ -84,8 +83,7 @@ class Cluster:
         raise KeyError(name)
 
 
-@dataclass(frozen=True, slots=True)
-class StateLayout:
+class StateLayout(PartlyCompared, frozen=True):
     """The declared layout of the blobs of one name: divided by rows, or the same on all nodes.
 
     On another number of nodes such state can be merged and divided again; any other state belongs
@@ -101,11 +99,10 @@ class StateLayout:
     name: str
     layout: Layout
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class SetupNets:
+class SetupNets(Struct, frozen=True):
     """Steps to run once before and once after a scope; the exit part also after a failure.
 
     ``name`` is the spec path of the declaration. In the exit part the bool blob
@@ -117,8 +114,7 @@ class SetupNets:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Steps that run every ``interval_s`` seconds beside a body, and once more after it."""
 
     interval_s: float
@@ -126,8 +122,7 @@ class Report:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRef:
+class OutputRef(Struct, frozen=True):
     """The identity of a task's output."""
 
     task: str
@@ -138,16 +133,14 @@ class OutputRef:
         return f"{self.task}.{self.output}"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """A named value taken when the task ends; with instances, a list in instance order."""
 
     name: str
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """How often a failed task is retried by running its whole group again.
 
     Attributes:
@@ -159,8 +152,7 @@ class Retry:
     backoff_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(PartlyCompared, frozen=True):
     """Steps on one node. A task declared for several nodes is one ``Task`` per node.
 
     Attributes:
@@ -197,7 +189,7 @@ class Task:
     hogwild: bool = False
     rebuild: bool = False
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
     timeout_s: float = 0.0
     retry: Retry | None = None
     on_error: Literal["fail", "warn"] = "fail"
@@ -212,8 +204,7 @@ class Task:
         return f"{self.node}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSetup:
+class NodeSetup(Struct, frozen=True):
     """Set-up around the whole group run on one node, in the group run's workspace.
 
     ``scopes`` and ``apart`` are as in ``Task``.
@@ -225,8 +216,7 @@ class NodeSetup:
     apart: Apart = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(Struct, frozen=True):
     """A report that runs while any task of the group runs on the node.
 
     ``scopes`` and ``apart`` are as in ``Task``.
@@ -238,8 +228,7 @@ class NodeReport:
     apart: Apart = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteNet:
+class RemoteNet(PartlyCompared, frozen=True):
     """A net that the session keeps for a node and runs on request; the group never runs it.
 
     Attributes:
@@ -255,11 +244,10 @@ class RemoteNet:
     props: tuple[tuple[str, object], ...] = ()
     setup: tuple[SetupNets, ...] = ()
     path: str = ""
-    origin: Origin = field(default=NOWHERE, compare=False)
+    origin: Origin = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class TaskGroup:
+class TaskGroup(Struct, frozen=True):
     """Tasks that start together, in spec order, then node order.
 
     ``remote`` is for sessions that keep nets on nodes.
@@ -273,8 +261,7 @@ class TaskGroup:
     remote: tuple[RemoteNet, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Exactness:
+class Exactness(Struct, frozen=True):
     """Whether a resumed run equals an uninterrupted one bit for bit, and where not."""
 
     reasons: tuple[tuple[str, str], ...] = ()
@@ -285,8 +272,7 @@ class Exactness:
         return not self.reasons
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(PartlyCompared, frozen=True):
     """A checked job: its nodes, task groups, state and policies.
 
     Attributes:
@@ -305,6 +291,8 @@ class Job:
             values are kept by their attributes.
         adapt_at: The places of these names in the spec.
     """
+
+    uncompared: ClassVar[tuple[str, ...]] = ("adapt_at",)
 
     name: str
     cluster: Cluster
@@ -331,7 +319,7 @@ class Job:
     notify: tuple[NotifyTarget, ...] = ()
     listeners: tuple[str, ...] = ()
     adapt: tuple[str, ...] = ()
-    adapt_at: tuple[Origin, ...] = field(default=(), compare=False)
+    adapt_at: tuple[Origin, ...] = ()
 
     @property
     def groups(self) -> tuple[TaskGroup, ...]:

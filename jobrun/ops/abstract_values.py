@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Final, Literal, TypeVar
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from jobrun.core.codes import Code
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.ops.dtype_promotion import CODES, join_dtypes, join_pair, kind_of, promote_weak
 
 Shape = tuple[int | None, ...]
@@ -28,8 +29,7 @@ KINDS: Final = "E291"
 INDICES: Final = "E292"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What is known of a value before it exists: dtype, shape, value; None for unknown.
 
     Attributes:
@@ -201,8 +201,7 @@ class UnclearError(Exception):
     """Too little is known to say anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(Struct, frozen=True):
     """Hold what is known of each argument of a call, by its parameter.
 
     A parameter that is not passed, or is passed None, is absent. Methods without a default

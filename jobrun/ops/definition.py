@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TypeVar
 
-from jobrun.core.lazy_dataclass import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.ops.abstract_values import COUNTER, DTYPE, NONE, TEXT, Known, Rule, as_array
 from jobrun.ops.dtype_promotion import kind_of
 
@@ -71,8 +73,7 @@ RESULTS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OpDef:
+class OpDef(Struct, frozen=True):
     """One operator, which is a function of that name in expressions.
 
     Attributes:
@@ -117,8 +118,7 @@ class OpDef:
         return f"{_typed(self.name, self.signature)} -> {results}"
 
 
-@dataclass(frozen=True, slots=True)
-class DrawDef:
+class DrawDef(Struct, frozen=True):
     """One method of the random stream, written ``rng.NAME(…)``; numpy's by name and meaning.
 
     Attributes:
@@ -176,8 +176,7 @@ def ruled(definitions: Iterable[_Definition], rules: Mapping[str, Rule]) -> tupl
     return ruled_definitions
 
 
-@dataclass(frozen=True, slots=True)
-class WrongKind:
+class WrongKind(Struct, frozen=True):
     """An argument that no call can succeed with.
 
     Attributes:
@@ -234,8 +233,7 @@ def _words(known: Known) -> str:
     return f"an array of {known.dtype}"
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """The parameters of a function, as far as a call can be checked against them.
 
     Attributes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.checkpoint.metadata_handler import Chosen
 from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import Fault
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.group_transforms import rebuild_group
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
@@ -29,8 +31,7 @@ from jobrun.runner.run_metadata_handler import CheckedHandler, RunMetadata, choo
 from jobrun.runner.rundir.run_directories import Run
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePreview:
+class ResumePreview(Struct, frozen=True):
     """What a resume would find, before anything is changed.
 
     Attributes:

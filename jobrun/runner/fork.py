@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import CheckpointError, Fault, JobrunError
 from jobrun.core.events import CheckpointCommitted, Event, Listener, ignore
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.identity.blas_libraries import set_blas_threads
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from jobrun.runner.run_metadata_handler import RunMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(Struct, frozen=True):
     """The epoch of another run, and its blobs, that a new run starts from.
 
     Attributes:

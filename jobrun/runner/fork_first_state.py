@@ -11,12 +11,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.task_groups import partial_group
 from jobrun.core.errors import CheckpointError, DriftError, UsageError
 from jobrun.core.events import Listener, Noted
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import checkpointed_blobs, outputs_read_later
 from jobrun.graph.types import Job, TaskGroup

@@ -9,9 +9,11 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.checkpoint.metadata_handler import MetadataHandler
 from jobrun.checkpoint.store_protocol import CheckpointStore
@@ -24,7 +26,6 @@ from jobrun.core.errors import (
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted, TaskFacts
 from jobrun.core.interpreter import collect_as_usual
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
@@ -78,8 +79,7 @@ _STATUS: dict[type[JobrunError], Status] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """Everything that one invocation works with.
 
     Attributes:
@@ -416,8 +416,7 @@ def task_facts(job: Job) -> tuple[TaskFacts, ...]:
     return tasks if len(tasks) <= MOST_TASKS else ()
 
 
-@dataclass(frozen=True, slots=True)
-class EventFanOut:
+class EventFanOut(Struct, frozen=True):
     """A listener that passes each event to the run's logs, and to all other listeners.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from msgspec.structs import replace
+
 from jobrun.core.errors import Fault, JobrunError, Origin
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.query import makers, walk
 from jobrun.graph.steps import Assign, CallPython, Load, Net, Step

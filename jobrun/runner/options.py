@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
+
+from msgspec import Struct, field
 
 from jobrun.core.errors import Fault, UsageError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.notify_target import NotifyTarget
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.core.text.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ Announce = Callable[[tuple[NotifyTarget, ...], str, str], None]
 Resume = Literal["auto", "must", "never", ""]
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(PartlyCompared, frozen=True):
     """Options of ``run`` and ``resume``.
 
     Attributes:
@@ -63,6 +63,8 @@ class RunOptions:
             counts as start-up.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("started",)
+
     run_dir: Path = field(default_factory=lambda: Path("runs"))
     session: str = "threads"
     epochs: int = 0
@@ -86,11 +88,10 @@ class RunOptions:
     announce: Announce | None = None
     listeners: tuple[str, ...] = ()
     keep: Callable[[int], None] | None = None
-    started: float = field(default_factory=time.monotonic, compare=False)
+    started: float = field(default_factory=time.monotonic)
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """How an invocation ended, when it ended in good order.
 
     Attributes:

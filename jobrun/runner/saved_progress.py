@@ -12,13 +12,12 @@ import base64
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from jobrun.core.errors import CheckpointError, TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long
 from jobrun.graph.types import OutputRef
 from jobrun.values.adapters.registry import UnsavableError
@@ -30,8 +29,7 @@ Scalar = float | int | bool | str
 LIMIT_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """The state of one ``no_improvement`` condition.
 
     Attributes:
@@ -45,8 +43,7 @@ class Patience:
     waited_epochs: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """The state of a run after an epoch.
 
     Attributes:

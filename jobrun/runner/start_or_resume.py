@@ -15,6 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import (
     CheckpointError,
     Fault,
@@ -24,7 +27,6 @@ from jobrun.core.errors import (
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.object_url import is_object_url
 from jobrun.graph.query import has_callables
@@ -203,8 +205,7 @@ def _check_start(
     return warnings
 
 
-@dataclass(frozen=True, slots=True)
-class _NewRun:
+class _NewRun(Struct, frozen=True):
     """A run whose directory was just made, its lock held, and what is to be warned of.
 
     Attributes:

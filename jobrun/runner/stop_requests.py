@@ -39,8 +39,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from msgspec import Struct
+
 from jobrun.core.errors import InterruptedRunError, StoppedEarlyError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.stop_signals import (
     CLASSIC,
     FLEETING,
@@ -321,8 +322,7 @@ class StopRequests:
         return None if wait == float("inf") else wait
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLeft:
+class TimeLeft(Struct, frozen=True):
     """The seconds left until the deadline, and where they are known from."""
 
     seconds: float

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from jobrun.core.events import TaskEnded, TaskWaited
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
@@ -166,8 +166,7 @@ def run_with_setup(setups: Sequence[SetupPlan], frame: Frame, body: Work) -> boo
     return went_well
 
 
-@dataclass(slots=True)
-class NodeRun:
+class NodeRun(Struct):
     """The setup and the reports around all tasks of a group on one node, in three parts."""
 
     plan: NodePlan

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.graph.concurrent_calls import find_early_imports
 from jobrun.graph.query import walk
 from jobrun.graph.readers import ReadQueue, ReadRecords, record_fields, record_path
@@ -52,24 +52,21 @@ from jobrun.runtime.task_limits import has_own_scope
 from jobrun.values.blob_kinds import Value
 
 
-@dataclass(frozen=True, slots=True)
-class SetupPlan:
+class SetupPlan(Struct, frozen=True):
     """The compiled blocks before and after a scope."""
 
     init: Block
     exit: Block
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPlan:
+class ReportPlan(Struct, frozen=True):
     """The compiled block of a report, which runs at an interval."""
 
     interval_s: float
     block: Block
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPlan:
+class OutputPlan(Struct, frozen=True):
     """The plan of one output: where its value comes from, and whether it needs no copy."""
 
     name: str
@@ -78,8 +75,7 @@ class OutputPlan:
     is_fresh: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskPlan(Struct, frozen=True):
     """The compiled blocks of a task.
 
     Attributes:
@@ -101,8 +97,7 @@ class TaskPlan:
     is_bare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlan:
+class NodePlan(Struct, frozen=True):
     """The compiled blocks around and beside all tasks of a group on one node."""
 
     node: str
@@ -110,8 +105,7 @@ class NodePlan:
     reports: tuple[ReportPlan, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPlan:
+class GroupPlan(Struct, frozen=True):
     """A compiled group; ``nodes`` are those it uses, in the order of first use.
 
     Attributes:

@@ -14,11 +14,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, TaskFailedError
 from jobrun.core.events import Listener, Noted
 from jobrun.core.files.disk import mend_of
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects import NOWHERE
 from jobrun.runtime.codegen.compiler import PLACES, Block
 from jobrun.runtime.codegen.control_flow import StopBlock

@@ -17,9 +17,10 @@ every session. Rules every session keeps (checked by the contract tests):
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from msgspec import Struct, field
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
@@ -31,7 +32,7 @@ from jobrun.core.errors import (
     UsageError,
 )
 from jobrun.core.events import Listener, ignore
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Cluster, OutputRef, TaskGroup
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
@@ -57,8 +58,7 @@ BUILT_IN: dict[str, str] = {
 _ADDRESSED = {"ray": "jobrun[ray]"}
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFiles:
+class NodeFiles(Struct, frozen=True):
     """Where nodes write their files of epochs, as a run wants it.
 
     Attributes:
@@ -77,8 +77,7 @@ class NodeFiles:
     objects: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(PartlyCompared, frozen=True):
     """Facts about the run that tasks may use.
 
     Attributes:
@@ -96,11 +95,13 @@ class RunContext:
             process of the run imports and admits them before it loads a value.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("emit", "meter")
+
     seed: int
     run_dir: str
     folder: str
-    emit: Listener = field(default=ignore, compare=False)
-    meter: Instrumenter | None = field(default=None, compare=False)
+    emit: Listener = ignore
+    meter: Instrumenter | None = None
     placement: Mapping[str, str] = field(default_factory=dict)
     files: NodeFiles = field(default_factory=NodeFiles)
     code: Mapping[str, str] | None = None

@@ -33,6 +33,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.read.safe_file import open_regular_file
@@ -50,7 +51,6 @@ from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, make_directory, sync_file, write_all
 from jobrun.core.files.file_lock import is_locked, try_lock, wait_for_lock
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.core.system_calls import allocate_file, read_into
 from jobrun.graph.query import walk

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import field
 from itertools import accumulate
 from typing import Any
 
+from msgspec import Struct, field
+
 from jobrun.core.errors import Origin, SpecError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.key_order import WHOLE, Kind
 from jobrun.spec.yaml.nodes import plain
 from jobrun.spec.yaml.parse import read_document
@@ -162,8 +162,7 @@ def _refused(message: str, mend: str, where: Origin) -> SpecError:
     return SpecError.of("E420", message, mend, where=where)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """A YAML block as lines of text.
 
     Attributes:
@@ -406,8 +405,7 @@ class EntryMover:
         )
 
 
-@dataclass(slots=True)
-class Span:
+class Span(Struct):
     """The span of a YAML node in the text: where it starts and ends.
 
     Attributes:
@@ -425,8 +423,7 @@ class Span:
     last_line: int
 
 
-@dataclass(slots=True)
-class Leaf:
+class Leaf(Struct):
     """A YAML scalar or alias, with its span."""
 
     span: Span
@@ -435,8 +432,7 @@ class Leaf:
     is_block: bool = False
 
 
-@dataclass(slots=True)
-class Items:
+class Items(Struct):
     """A YAML sequence, with its span."""
 
     span: Span
@@ -444,8 +440,7 @@ class Items:
     items: list[Tree] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Entries:
+class Entries(Struct):
     """A YAML mapping with its span: each key and its value."""
 
     span: Span

@@ -6,10 +6,10 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import BaseModel, Tag
 from typing_extensions import TypeAliasType
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.models.base_types import Deferred
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.models.model_keys import fields_of
@@ -26,8 +26,7 @@ _NOTES = "x-"
 _HEAD = ("jobrun", "include", "name", "description")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """The kind of value that a key of a spec may hold: a type of the models, or None."""
 
     annotation: Any = None

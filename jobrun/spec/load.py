@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence as SequenceType
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct, field
 from pydantic import ValidationError
 
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.interpreter import collector_paused
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec, check_nodes
 from jobrun.spec.resolve.include import SpecReader, merge_specs
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 _REFERENCED = lazy_pattern(r"\$\{(?:raw:)?([^{}]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSpec:
+class LoadedSpec(Struct, frozen=True):
     """A valid spec that is not compiled yet.
 
     Attributes:
@@ -151,8 +149,7 @@ def load_spec(
         return _load(_Request(path, tuple(values), tuple(overrides), base, origins), known)
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Struct, frozen=True):
     """The files and options that a spec is loaded from, and the folder that paths start from."""
 
     path: str

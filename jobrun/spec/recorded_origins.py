@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.spec.yaml.nodes import Mapping, Node, Position, Scalar
 from jobrun.spec.yaml.nodes import Sequence as ListNode
 
@@ -17,8 +18,7 @@ from jobrun.spec.yaml.nodes import Sequence as ListNode
 FIRST_KEYS = ("jobrun", "name")
 
 
-@dataclass(frozen=True, slots=True)
-class AuthoredFile:
+class AuthoredFile(Struct, frozen=True):
     """A file that a recorded spec was put together from, or the text of an option.
 
     Attributes:
@@ -34,8 +34,7 @@ class AuthoredFile:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
+class Origins(Struct, frozen=True):
     """The recorded origins of a resolved spec: the author's files, and the positions in them.
 
     Attributes:

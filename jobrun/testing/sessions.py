@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.task_groups import load_group, save_group
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import Event, Logged, Measured, Noted, TaskEnded
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.effects import Assert, Metric
 from jobrun.graph.expressions import Const

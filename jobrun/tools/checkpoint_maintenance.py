@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.checkpoint.store_protocol import CheckpointStore, Damage, EpochHold
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.mid_epoch_store import MidEpochStore, list_mid_epochs
 from jobrun.checkpoint.stores.read_locks import hold_chosen as held_choice
 from jobrun.checkpoint.stores.retention import epochs_to_delete, newest_kept
 from jobrun.core.errors import CheckpointError, UsageError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.runner.checkpoint_stores import find_objects, open_store
 from jobrun.runner.identity.recorded_job import compile_authored, load_recorded
@@ -26,8 +28,7 @@ from jobrun.tools.inspection import checkpoint_directory
 from jobrun.tools.runs.metrics import Number, read_metrics
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Struct, frozen=True):
     """The epochs of one run, and its retention policy."""
 
     run: Run
@@ -35,8 +36,7 @@ class Checkpoints:
     policy: CheckpointPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class Pruning:
+class Pruning(Struct, frozen=True):
     """The epochs that may be deleted.
 
     Attributes:
@@ -69,8 +69,7 @@ def open_checkpoints(name: str, run_dir: Path) -> Checkpoints:
     return Checkpoints(run, open_store(run, job, Path(present.folder)), job.checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedEpoch:
+class SavedEpoch(Struct, frozen=True):
     """One checkpoint of a run, as its directory shows it; nothing in it is verified.
 
     Attributes:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.core.errors import CheckpointError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.big_integers import integer_text
 from jobrun.runner.identity.drift import (
     Change,
@@ -43,8 +44,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_LETTERS = 84
 
 
-@dataclass(frozen=True, slots=True)
-class RunDifference:
+class RunDifference(Struct, frozen=True):
     """The differences between two runs, or a run and a spec.
 
     Attributes:
@@ -170,8 +170,7 @@ def _states(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BlobDifference:
+class BlobDifference(Struct, frozen=True):
     """The difference of one blob between two checkpoints.
 
     Attributes:
@@ -263,8 +262,7 @@ def _nodes_apart(a: StoredNode | None, b: StoredNode | None) -> Iterator[BlobDif
             yield only_in_second(b.node, blob.name, b.read(blob.name))
 
 
-@dataclass(frozen=True, slots=True)
-class ValueDifference:
+class ValueDifference(Struct, frozen=True):
     """The difference between two values of a blob.
 
     Attributes:

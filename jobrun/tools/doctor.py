@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import sync_file
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_proc, rename_noreplace, usable_cpus
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
@@ -34,8 +35,7 @@ _LITTLE_SPACE_BYTES = 1 << 30
 _CLOCK_SLACK_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One fact about the machine, and whether it is fit.
 
     Attributes:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE
 from jobrun.checkpoint.hdf5.dtypes import is_custom, parse_dtype
@@ -36,7 +38,6 @@ from jobrun.core.files.disk import (
     write_file,
 )
 from jobrun.core.files.json_files import read_lines
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.system_calls import rename_noreplace
 from jobrun.core.text.names import did_you_mean
 from jobrun.formats.csv import write_table
@@ -68,8 +69,7 @@ _PARTS = ("spec", "checkpoints", "logs", "artifacts", "superseded")
 _DIRECTORY_MODE = 0o755
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """The result of an export.
 
     Attributes:
@@ -81,8 +81,7 @@ class Exported:
     left_out: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(Struct, frozen=True):
     """A blob to export: its name, its type, and how to get its value."""
 
     name: str

@@ -14,12 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from jobrun.checkpoint.blob_parts import MOST_LEVELS
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
@@ -38,8 +39,8 @@ from jobrun.checkpoint.stores.read_locks import hold_chosen
 from jobrun.core.errors import CheckpointError, JobrunError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.files.json_files import parse_json, read_lines
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import is_object_url
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
@@ -85,8 +86,7 @@ print(json.dumps(said))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Struct, frozen=True):
     """The facts about a verified checkpoint, or about one verified file of it.
 
     Attributes:
@@ -117,8 +117,7 @@ class Inspection:
     streams: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointLocation:
+class CheckpointLocation(PartlyCompared, frozen=True):
     """The location of a checkpoint: its run, epoch and directory.
 
     Attributes:
@@ -130,12 +129,14 @@ class CheckpointLocation:
         hold: Keeps the epoch from being deleted while this object is in use.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("hold",)
+
     path: Path
     store: DirectoryStore | None = None
     epoch: int = -1
     run: Path = Path()
     records: int = 0
-    hold: EpochHold | None = field(default=None, compare=False, repr=False)
+    hold: EpochHold | None = None
 
 
 def inspect(target: str, run_dir: Path) -> Inspection:
@@ -359,7 +360,7 @@ def inspection_values(
         "age_s": round(inspection.age_s, 3),
         "spec_digest": inspection.spec_digest,
         "metrics": dict(inspection.metrics),
-        "saved": None if inspection.times is None else asdict(inspection.times),
+        "saved": None if inspection.times is None else to_builtins(inspection.times),
         "nodes": [
             {
                 "node": file.header.node,

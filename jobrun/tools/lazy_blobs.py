@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
+from typing import ClassVar
+
+from msgspec import Struct
 
 from jobrun.checkpoint.read.load import load
 from jobrun.checkpoint.read.verified_file import StateFile
 from jobrun.checkpoint.store_protocol import EpochHold
 from jobrun.checkpoint.stores.object_references import open_checkpoint
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.tools.inspection import CheckpointLocation, locate_checkpoint
 from jobrun.values.blob_kinds import Value
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBlob:
+class StoredBlob(Struct, frozen=True):
     """The facts about a stored blob that is not read yet.
 
     Attributes:
@@ -38,8 +39,7 @@ class StoredBlob:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredNode:
+class StoredNode(Struct, frozen=True):
     """The open checkpoint file of one node."""
 
     node: str
@@ -56,8 +56,7 @@ class StoredNode:
         return self._read(name)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEpoch:
+class StoredEpoch(PartlyCompared, frozen=True):
     """A stored checkpoint, or one file of it, whose blobs are read on demand.
 
     Attributes:
@@ -68,11 +67,13 @@ class StoredEpoch:
         hold: Keeps the epoch from being deleted while this object is in use.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("hold",)
+
     path: str
     epoch: int
     run_id: str
     files: tuple[tuple[str, str], ...]
-    hold: EpochHold | None = field(default=None, compare=False, repr=False)
+    hold: EpochHold | None = None
 
 
 def find_stored_epoch(target: str, run_dir: Path) -> StoredEpoch:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from jobrun.compile.expressions import limits
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
@@ -130,8 +131,7 @@ ANCESTORS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """One page of the manual.
 
     Attributes:

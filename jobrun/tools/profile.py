@@ -14,14 +14,15 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
+
 from jobrun.core.events import CheckpointCommitted, Event, GroupEnded, RunStarted, UsageMeasured
 from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.time_use import TimeUse
 from jobrun.graph.expressions import Binary, Call, Compare, Const, Draw, Expr, Name, Unary
 from jobrun.graph.query import walk
@@ -51,8 +52,7 @@ _RUN, _SUM, _FIRST_NODE = 1, 2, 3
 _MICROSECONDS = 1e6
 
 
-@dataclass(slots=True)
-class Profiler:
+class Profiler(Struct):
     """Profiles one invocation; the runner calls ``meter_for`` once.
 
     Attributes:
@@ -121,7 +121,7 @@ class Profiler:
 
 def as_document(table: Table, times: TimeUse | None = None) -> dict[str, Any]:
     """Convert what the profiler measured to the JSON document that it writes to a file."""
-    return {"schema": SCHEMA, **asdict(table), "times_s": asdict(times or TimeUse())}
+    return {"schema": SCHEMA, **to_builtins(table), "times_s": to_builtins(times or TimeUse())}
 
 
 def labels(job: Job) -> dict[str, str]:
@@ -198,8 +198,7 @@ def _outermost(value: Expr) -> str:
             return type(value).__name__.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
+class StepRow(Struct, frozen=True):
     """The times of one step, over all instances of tasks that ran it.
 
     Attributes:
@@ -218,8 +217,7 @@ class StepRow:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorRow:
+class OperatorRow(Struct, frozen=True):
     """The times of all steps that apply one operator."""
 
     label: str
@@ -227,8 +225,7 @@ class OperatorRow:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceRow:
+class InstanceRow(Struct, frozen=True):
     """The times of one instance of a task, or of what is around a node's tasks (no task).
 
     Attributes:
@@ -248,16 +245,14 @@ class InstanceRow:
     report_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     """The times of one node, with those of all its threads added."""
 
     node: str
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """All rows of a profile; each kind begins with what took longest."""
 
     steps: tuple[StepRow, ...]
@@ -363,8 +358,7 @@ def _node_rows(instances: Iterable[InstanceRow]) -> list[NodeRow]:
     return [NodeRow(node, seconds) for node, seconds in seconds_by_node.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """A bar of the trace for a part of the run itself: a group, a save."""
 
     name: str

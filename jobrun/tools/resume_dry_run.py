@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, assert_never
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from jobrun.checkpoint.checkpoint_file import BlobFacts, inspect_state
 from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.errors import Fault
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import (
     Endless,
     StopAfterEpochs,
@@ -46,8 +47,7 @@ READER = "readers/"
 _DRIFT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The forecast of a resume.
 
     Attributes:

@@ -11,8 +11,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from msgspec import Struct
+
 from jobrun.core.errors import EnvironmentFaultError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.version import __version__
 
@@ -39,8 +40,7 @@ _FIRST_PORT = 20000
 _PORTS = 12000
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """The resources to request from Slurm, and the command to run.
 
     Attributes:

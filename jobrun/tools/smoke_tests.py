@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.tools.isolation.isolation import plain_environment
 
 _STOPPED = 75
@@ -21,8 +21,7 @@ _UNEXPECTED = 9
 _LAST_LINES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class SmokeResult:
+class SmokeResult(Struct, frozen=True):
     """The result of one spec's smoke test.
 
     Attributes:

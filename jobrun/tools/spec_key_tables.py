@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 Schema = Mapping[str, Any]
 _FORMS = """\
@@ -30,8 +30,7 @@ _STEPS = "steps."
 _WIDTH = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key of the spec language.
 
     Attributes:
@@ -51,8 +50,7 @@ class Key:
     leads_to: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """The keys of one mapping of the spec language.
 
     Attributes:

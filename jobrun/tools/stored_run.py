@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrun.checkpoint.read.load import load_blobs
 from jobrun.checkpoint.stores.object_references import open_checkpoint
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, JobrunError, UsageError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.units import number
 from jobrun.graph.readers import POSITION_PREFIX

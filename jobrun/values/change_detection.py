@@ -12,15 +12,14 @@ import marshal
 import pickle
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
 from operator import is_
 from typing import Any
 
 import numpy as np
 import xxhash
+from msgspec import Struct, field
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integers_in_hex, key_text
 from jobrun.values import container_flattening as trees
 from jobrun.values import dataclasses_and_tuples, pytorch
@@ -42,8 +41,7 @@ _NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
 _FIXED: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
-@dataclass(slots=True)
-class Loan:
+class Loan(Struct):
     """A container that is lent to be read, and what it was.
 
     Attributes:
@@ -283,8 +281,7 @@ def digest_value(value: Value, *, sampled: bool = False) -> bytes | None:
     return content.digest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     """How a value is read for a digest: by what tensors count, and by samples of large arrays."""
 
     counts: bool = False
@@ -428,8 +425,7 @@ class ChangeDetector:
         return digest
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectLoan:
+class ObjectLoan(Struct, frozen=True):
     """An object that a callable may not change, and what it held before."""
 
     value: Any

@@ -11,14 +11,13 @@ import json
 from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from types import CoroutineType, GeneratorType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import is_long, key_text
 from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values.adapters.reduce_protocol import attribute_tree
@@ -65,8 +64,7 @@ _ALONE: Path = ("value",)
 _MOST_DEPTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """A flattened container: its leaves and its structure.
 
     Attributes:
@@ -270,8 +268,7 @@ def _describe_adapted(value: Value) -> str:
     return f"{title} of {len(value)}" if hasattr(kind, "__len__") else title
 
 
-@dataclass(slots=True)
-class _Flattener:
+class _Flattener(Struct):
     """A container that is being flattened."""
 
     gaps: bool = False
@@ -496,10 +493,8 @@ class _Flattener:
 class _Survey(_Flattener):
     """Collects all that cannot be kept in a value, as if each unknown class were admitted."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        # The first part of each class, or with each reason.
-        self.errors: dict[Any, UnsavableError] = {}
+    # The first part of each class, or with each reason.
+    errors: dict[Any, UnsavableError] = field(default_factory=dict)
 
     def survey(self, value: Value) -> Any:
         """Flatten a value and return its structure; collect what cannot be kept in it."""
@@ -558,8 +553,7 @@ def _by_attributes(value: Any) -> tuple[str, tuple[Any, Any] | None]:
     return "", (arguments, state)
 
 
-@dataclass(slots=True)
-class _Unflattener:
+class _Unflattener(Struct):
     """A container that is being rebuilt from its leaves."""
 
     leaves: Mapping[Path, Value]

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Literal, cast
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 Form = Literal["tuple", "fields"]
 # What makes an instance of a class an object with a state of its own, and no plain record.
@@ -26,13 +26,8 @@ _OBJECT_METHODS = (
 )
 
 
-class Unbound:
-    """A value whose class is not loaded. All that exist are known, which are seldom any."""
-
-    __slots__ = ("__weakref__",)
-
-
-_unbound: list[weakref.ref[Unbound]] = []
+# Values whose class is not loaded. All that exist are known, which are seldom any.
+_unbound: list[weakref.ref[Any]] = []
 _unbound_lock = threading.Lock()
 
 
@@ -51,8 +46,7 @@ def exist_unbound() -> bool:
         return bool(_unbound)
 
 
-@dataclass(frozen=True, slots=True)
-class UnboundRecord(Unbound):
+class UnboundRecord(Struct, frozen=True, weakref=True):
     """A record (named tuple or dataclass) whose class is not loaded; to read and pass on.
 
     Attributes:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values import container_flattening as trees
 from jobrun.values import pytorch
 from jobrun.values.adapters.registry import find_object_adapter
@@ -23,8 +23,7 @@ from jobrun.values.estimators import estimator_state, is_estimator, set_estimato
 _PLAIN: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectState:
+class ObjectState(Struct, frozen=True):
     """The state of an object without the object.
 
     Attributes:
@@ -36,15 +35,13 @@ class ObjectState:
     tree: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectFacts:
+class ObjectFacts(Struct, frozen=True):
     """A stand-in for an object in another process."""
 
     class_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Accessors:
+class _Accessors(Struct, frozen=True):
     """How the state of one kind of objects is taken, and set."""
 
     take: Callable[[Any], Any]

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.adapters.registry import find_adapter, package_of
 from jobrun.values.structured_dtypes import is_structured_scalar
 
@@ -24,8 +24,7 @@ _MANY = 32
 _MOST_GAPS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """Memory at a place in a value, as an array.
 
     Attributes:

@@ -20,8 +20,8 @@ from types import BuiltinFunctionType
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values import dataclasses_and_tuples as records
 from jobrun.values.adapters.registry import find_adapter, find_name
 from jobrun.values.axis_order import is_dense
@@ -37,8 +37,7 @@ _PICKLE_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__")
 _NEW_ARGUMENTS = ("__getnewargs__", "__getnewargs_ex__")
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """What a tree consists of, all of it of kinds that can be kept.
 
     Attributes:

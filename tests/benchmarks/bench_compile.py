@@ -12,11 +12,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.compile.plan_text import plan_text
@@ -110,13 +110,13 @@ def least(text: str, job: Job) -> float:
         (type(node), tuple(node)) for node in tree_nodes(read_document(text, "job.yaml").root)
     ]
     kinds: Any = object
-    parts = [part for part in find_parts(job, kinds) if is_dataclass(part)]
+    parts = [part for part in find_parts(job, kinds) if isinstance(part, Struct)]
     constructed: list[Any] = [
-        (type(part), [getattr(part, field.name) for field in fields(part)]) for part in parts
+        (type(part), [getattr(part, name) for name in part.__struct_fields__]) for part in parts
     ]
     origins = [part.origin for part in parts if hasattr(part, "origin")]
     constructed += [
-        (Origin, [getattr(origin, field.name) for field in fields(origin)]) for origin in origins
+        (Origin, [getattr(origin, name) for name in origin.__struct_fields__]) for origin in origins
     ]
     with collector_paused():
         begun = time.process_time()

@@ -11,13 +11,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 import jobrun
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, digest

@@ -8,12 +8,12 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_file import inspect_state, read_state
 from jobrun.checkpoint.hdf5 import user_block as userblock

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+
+from msgspec.structs import fields
 
 from jobrun.checkpoint.format_description import describe_format
 from jobrun.checkpoint.hdf5 import digest_blocks as blocks

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest, StoredFile
 from jobrun.checkpoint.stores.directory import DirectoryStore

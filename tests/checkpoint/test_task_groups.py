@@ -65,7 +65,7 @@ def test_the_names_of_the_tasks_cannot_be_those_of_a_spec():
 
 
 def test_a_node_without_state_has_a_file_too():
-    job = Job(**{name: getattr(JOB, name) for name in JOB.__slots__} | {"state": ()})
+    job = Job(**{name: getattr(JOB, name) for name in JOB.__struct_fields__} | {"state": ()})
 
     assert [task.steps[0].names for task in save_group(job, "r").tasks] == [(), ()]
 

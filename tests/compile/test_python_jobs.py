@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.api import expression, steps
 from jobrun.compile.faults import Faults, SpecPosition

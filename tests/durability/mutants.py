@@ -11,10 +11,11 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path, PosixPath
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores import directory

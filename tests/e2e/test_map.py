@@ -8,10 +8,10 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.graph.types import Cluster
 from jobrun.session.base import RunContext

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
+from msgspec.structs import replace
 
 from jobrun.compile.lowering.expressions import parse_text
 from jobrun.graph.expression_text import render_expr, render_text

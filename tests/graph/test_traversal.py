@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
-
 from hypothesis import given
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrun.graph.expressions import Builtin, Const, Expr, Hole, LoopIndex, Name, Text
 from jobrun.graph.traversal import children, map_expr, walk_expr
@@ -15,7 +15,7 @@ def _all_parts(value):
         return [part for item in value for part in _all_parts(item)]
     if isinstance(value, Hole):
         return _all_parts(value.value)
-    if not is_dataclass(value):
+    if not isinstance(value, Struct):
         return []
     parts = [] if isinstance(value, Hole) else [value]
     if isinstance(value, Text):
@@ -23,7 +23,7 @@ def _all_parts(value):
             part for item in value.parts if isinstance(item, Hole) for part in _all_parts(item)
         ]
     return parts + [
-        part for field in fields(value) for part in _all_parts(getattr(value, field.name))
+        part for name in value.__struct_fields__ for part in _all_parts(getattr(value, name))
     ]
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy

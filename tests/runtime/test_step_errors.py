@@ -3,10 +3,10 @@ from __future__ import annotations
 import errno
 import random
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import EnvironmentFaultError, Fault, Origin, TaskFailedError
 from jobrun.core.events import Noted

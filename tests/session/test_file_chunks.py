@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.session import node_files

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.store_protocol import Manifest

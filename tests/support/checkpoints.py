@@ -102,8 +102,8 @@ def resealed(path: Path, change) -> None:
     """
     data = bytearray(path.read_bytes())
     header = userblock.decode(data, str(path))
-    fields = {name: getattr(header, name) for name in header.__slots__}
-    parts = {name: getattr(header.parts, name) for name in header.parts.__slots__}
+    fields = {name: getattr(header, name) for name in header.__struct_fields__}
+    parts = {name: getattr(header.parts, name) for name in header.parts.__struct_fields__}
     fields["parts"] = parts
     change(data, fields)
     tail = parts["tail"]

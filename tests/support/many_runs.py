@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from jobrun.core.events import Measured
 from jobrun.runner.rundir.logs import event_json

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.ops.operator_table import OPERATORS
 from jobrun.testing.operators import OperatorContract, describe_value, prepare_example

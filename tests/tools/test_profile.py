@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from jobrun.runner.start_or_resume import run_with_policy
 from jobrun.runtime.codegen.meter_protocol import BlockTime, Owner, Span, StepTime

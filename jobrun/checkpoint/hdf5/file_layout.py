@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.hdf5.dataset_names import dataset_path, root_blob
 from jobrun.checkpoint.hdf5.value_codec import Coded
-from jobrun.core.lazy_dataclass import dataclass
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.values.axis_order import AxisOrder
 
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
@@ -29,8 +29,7 @@ PAGED_BYTES = 1 << 16
 ALIGNMENT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Struct, frozen=True):
     """How the chunks of a compressed blob are made.
 
     Attributes:
@@ -44,8 +43,7 @@ class Packing:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One blob of a layout.
 
     Attributes:
@@ -71,16 +69,17 @@ class Entry:
     order: AxisOrder = ()
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(PartlyCompared, frozen=True, dict=True):
     """The blobs of a file, and parts of them, in the order of their links in UTF-8.
 
     Attributes:
         quoted_names: The links: names below ``/blobs``.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("quoted_names",)
+
     entries: tuple[Entry, ...]
-    quoted_names: tuple[bytes, ...] = field(default=(), compare=False)
+    quoted_names: tuple[bytes, ...] = ()
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Layout:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import cache
 from typing import Any, get_args
 
 import numpy as np
+from msgspec import Struct, field
 
 from jobrun.checkpoint.hdf5.dataset_names import blob_names, name_of_path, unquote_names
 from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count
@@ -23,7 +23,6 @@ from jobrun.checkpoint.hdf5.metadata_template import BLOBS_TYPE, CHUNKS_TYPE, EP
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.hdf5.user_block import Header, Parts
 from jobrun.checkpoint.hdf5.value_digest import TypeWords, digest_index, dtype_words, is_bare
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import AxisOrder
 from jobrun.values.blob_kinds import MOST_DIMENSIONS, Kind
 
@@ -36,8 +35,7 @@ class StructureError(ValueError):
     """A verified file has a structure that jobrun never writes; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlobType:
+class BlobType(Struct, frozen=True):
     """What all blobs of one type have in common.
 
     Attributes:
@@ -70,8 +68,7 @@ class BlobType:
         return math.prod(self.shape) * self.stored.itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(Struct, frozen=True):
     """The parsed index of a file: names, types and offsets of its blobs.
 
     Attributes:
@@ -154,8 +151,7 @@ class Index:
         return begin, begin + int(self.table["size"][row])
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """The parsed tail of a file: offsets of chunks, and digests of blocks.
 
     Attributes:

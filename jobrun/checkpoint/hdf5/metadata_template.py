@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.hdf5 import metadata_bytes as h5parts
 from jobrun.checkpoint.hdf5.dataset_names import display_name
@@ -19,7 +20,6 @@ from jobrun.checkpoint.hdf5.file_layout import Entry, Layout, Numbers
 from jobrun.checkpoint.hdf5.filters import encoder_for
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 EPOCH_TYPE = np.dtype("<i8")
@@ -33,8 +33,7 @@ _FEW = 16
 _Tree = dict[bytes, "int | _Tree"]
 
 
-@dataclass(frozen=True, slots=True)
-class Offsets:
+class Offsets(Struct, frozen=True):
     """Where everything behind the metadata begins in one file, in bytes from its beginning.
 
     Attributes:
@@ -52,8 +51,7 @@ class Offsets:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _HeaderBatch:
+class _HeaderBatch(Struct, frozen=True):
     """Blobs whose object headers differ in their addresses only.
 
     Attributes:
@@ -69,8 +67,7 @@ class _HeaderBatch:
     members: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class _OwnDataset:
+class _OwnDataset(Struct, frozen=True):
     """A dataset of ``/_ck``.
 
     Attributes:

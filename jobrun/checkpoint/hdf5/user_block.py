@@ -16,9 +16,10 @@ import json
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
+
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.json_files import build_encoder
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.patterns import lazy_pattern
 
 SIZE = 4096
@@ -30,8 +31,7 @@ _TEXT_SIZE = SIZE - 32
 DIGEST = lazy_pattern(r"sha256:[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """Where the index and the tail of a file are, in bytes from its beginning.
 
     Attributes:
@@ -55,8 +55,7 @@ class Parts:
     values: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What the user block of a checkpoint file says.
 
     Attributes:
@@ -84,7 +83,7 @@ class Header:
 
 
 _encode = build_encoder(sort_keys=True)
-_HEADER, _PARTS = attrgetter(*Header.__slots__), attrgetter(*Parts.__slots__)
+_HEADER, _PARTS = attrgetter(*Header.__struct_fields__), attrgetter(*Parts.__struct_fields__)
 
 
 def sha256(*parts: bytes | memoryview) -> str:
@@ -110,8 +109,8 @@ def encode(header: Header) -> bytes:
 
 def _fields(header: Header) -> dict[str, Any]:
     """Convert the header of a user block to a dict, faster than ``asdict`` does."""
-    fields = dict(zip(Header.__slots__, _HEADER(header), strict=True))
-    fields["parts"] = dict(zip(Parts.__slots__, _PARTS(header.parts), strict=True))
+    fields = dict(zip(Header.__struct_fields__, _HEADER(header), strict=True))
+    fields["parts"] = dict(zip(Parts.__struct_fields__, _PARTS(header.parts), strict=True))
     if header.format == OLDEST_FORMAT:
         del fields["types"], fields["parts"]["values"]
     return fields
@@ -188,7 +187,11 @@ def unknown_format_error(
 
 def _is_plausible(header: Header) -> bool:
     texts = (header.node, header.run_id, header.digest, header.layout, header.types)
-    numbers = (header.epoch, header.length, *(getattr(header.parts, n) for n in Parts.__slots__))
+    numbers = (
+        header.epoch,
+        header.length,
+        *_PARTS(header.parts),
+    )
     return (
         type(header.format) is int
         and all(type(text) is str for text in texts)

@@ -6,6 +6,7 @@ import sys
 from typing import Any, get_args
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.hdf5.dataset_names import display_name
 from jobrun.checkpoint.hdf5.dtypes import (
@@ -17,7 +18,6 @@ from jobrun.checkpoint.hdf5.dtypes import (
     storage_dtype,
 )
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import AxisOrder, axis_order, empty_in_order
 from jobrun.values.blob_kinds import Kind, Value, kind_of, require_storable
@@ -30,8 +30,7 @@ _INT64 = np.iinfo(np.int64)
 _LONGDOUBLE_BYTES = 10 if np.finfo(np.longdouble).nmant == 63 else np.dtype("g").itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class Coded:
+class Coded(Struct, frozen=True):
     """A value ready to be stored.
 
     Attributes:

@@ -12,6 +12,8 @@ import os
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from jobrun.checkpoint.read.safe_file import read_regular_file
 from jobrun.checkpoint.read.verified_file import read_verified
 from jobrun.checkpoint.store_protocol import Manifest, StoredFile
@@ -29,7 +31,6 @@ from jobrun.core.files.disk import (
     write_all,
     write_new_file,
 )
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.system_calls import rename_noreplace
 
 _DIRECTORY_MODE = 0o755

@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from jobrun.checkpoint.hdf5.user_block import damaged_error
 from jobrun.checkpoint.read.verified_file import StateFile, open_state
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import read_regular, write_new_file
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -34,8 +35,7 @@ _MOST_BYTES = 1 << 13
 _NAME = lazy_pattern(r"epoch-[0-9]{6,18}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.h5")
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """Where a file is.
 
     Attributes:

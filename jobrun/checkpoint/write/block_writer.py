@@ -10,19 +10,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES, block_span, digest
 from jobrun.checkpoint.hdf5.file_layout import PAGE
 from jobrun.checkpoint.hdf5.user_block import SIZE as USER_BLOCK
 from jobrun.checkpoint.write.direct_io import FileWriter, SlabPool
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.file_memory import find_file_memory, release_pages
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Bytes that are contiguous in memory and in the file."""
 
     memory: Bytes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
 from operator import attrgetter, eq, is_
-from struct import Struct
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from jobrun.checkpoint.hdf5.dataset_names import display_name
 from jobrun.checkpoint.hdf5.digest_blocks import (
@@ -45,7 +45,6 @@ from jobrun.checkpoint.write.chunk_compression import choose_packings, compress_
 from jobrun.checkpoint.write.direct_io import aligned
 from jobrun.checkpoint.write.memory_digests import MemoryDigests, digest_types
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.axis_order import AxisOrder, axis_order
 from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value
@@ -55,11 +54,10 @@ _DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter(
 # An array that is not in C order is copied in portions of this many bytes.
 _PORTION_BYTES = 1 << 22
 # As ``EPOCH_TYPE``.
-_EPOCH = Struct("<q")
+_EPOCH = struct.Struct("<q")
 
 
-@dataclass(slots=True)
-class _Gathered:
+class _Gathered(Struct):
     """Small arrays of one dtype and shape that are adjacent: copied by one call.
 
     Attributes:
@@ -91,8 +89,7 @@ class _Gathered:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tail:
+class _Tail(Struct, frozen=True):
     """The tail of a file but for the digests of its blocks.
 
     Attributes:
@@ -111,8 +108,7 @@ class _Tail:
         return b"".join([_EPOCH.pack(self.epoch), chunks, *self.values, *blocks])
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedFile:
+class EncodedFile(Struct, frozen=True):
     """What a file is like when all behind its user block has been given.
 
     Attributes:
@@ -132,8 +128,7 @@ class EncodedFile:
 FindAdjacent = Callable[[Sequence[str], int], Bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousFile:
+class PreviousFile(Struct, frozen=True):
     """What is known of the next file from the last one with the same layout.
 
     Attributes:

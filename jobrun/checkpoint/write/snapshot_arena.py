@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.hdf5.file_layout import ALIGNMENT, PAGE, PAGED_BYTES
 from jobrun.checkpoint.write.direct_io import map_memory
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.axis_order import axis_order, empty_in_order, view_in_order
 
 Array = np.ndarray[Any, Any]
@@ -28,8 +28,7 @@ _TURN_BYTES = 1 << 20
 _TURN_BLOBS = 1 << 10
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Small arrays whose copies lie one after the other in memory, without gaps.
 
     Attributes:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.blob_parts import flatten_values
 from jobrun.checkpoint.hdf5 import user_block as userblock
@@ -40,7 +41,6 @@ from jobrun.checkpoint.write.reusable_file import (
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
 from jobrun.core.files.file_lock import close_locked
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.blob_kinds import Value
 
@@ -48,8 +48,7 @@ from jobrun.values.blob_kinds import Value
 _LARGE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(Struct, frozen=True):
     """What a file has become: its user block, and digests of the blocks behind it."""
 
     block: bytes
@@ -59,8 +58,7 @@ class _Written:
     sync_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Save:
+class _Save(Struct, frozen=True):
     """What one call of ``write`` writes."""
 
     program: FileEncoder

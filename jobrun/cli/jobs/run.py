@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.error_output import print_faults
@@ -32,7 +33,6 @@ from jobrun.cli.options import (
 )
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
-from jobrun.core.lazy_dataclass import replace
 from jobrun.runner.options import Resume, RunOptions, RunResult
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from jobrun.api import Prepared
 from jobrun.cli.completion_candidates import SPEC
@@ -29,7 +30,6 @@ from jobrun.cli.options import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, make_directory
-from jobrun.core.lazy_dataclass import replace
 from jobrun.tools.slurm import Batch, render_script, setting, slurm_time, submit
 from jobrun.tools.sweep.axes import Axis, enumerate_points, list_range, parse_axes
 from jobrun.tools.sweep.sweep_design import (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from jobrun.cli.completion_candidates import AXIS, METRIC_OF_SPEC, SPEC
 from jobrun.cli.formatting import render_json_document, shorten_path
@@ -31,7 +32,6 @@ from jobrun.cli.options import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import LockedError, TaskFailedError, UsageError
 from jobrun.core.files.disk import disk_faults
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.terminal_text import control
 from jobrun.runner.rundir.lock import RunLock, is_live, owner_of
 from jobrun.tools.isolation.shared_files import (
@@ -78,8 +78,7 @@ _LOOK_EVERY_S = 1.0
 _CLEAR_SCREEN = control("2J") + control("H")
 
 
-@dataclass(frozen=True, slots=True)
-class _Sweep:
+class _Sweep(Struct, frozen=True):
     """The designed sweep of a command line, ready to run or to be shown."""
 
     spec: str

@@ -6,12 +6,12 @@ import os
 import shutil
 import tempfile
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.formatting import number, render_json_document, span
@@ -118,7 +118,7 @@ def command(
         shell.say(line)
     if options["output_format"] == "json":
         content = {
-            "specs": [asdict(result) for result in results],
+            "specs": [to_builtins(result) for result in results],
             "shared_files": [file.as_values() for file in shared],
         }
         shell.print_text(render_json_document("test", content))

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from jobrun.cli.formatting import list_times, shorten_path
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.time_use import TimeUse
 from jobrun.runner.options import RunOptions
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from math import fsum
+
+from msgspec import Struct, field
 
 from jobrun.core.events import (
     CheckpointCommitted,
@@ -23,7 +24,6 @@ from jobrun.core.events import (
     TaskFacts,
     UsageMeasured,
 )
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.terminal_text import keep_colours
 
 # As much as a sparkline or a mean of times can use.
@@ -33,8 +33,7 @@ _COUNT_EVERY_S = 0.5
 _STEADY_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class TaskState:
+class TaskState(Struct, frozen=True):
     """The state of a task of the running group on one node.
 
     Attributes:
@@ -49,8 +48,7 @@ class TaskState:
     seconds: float | None
 
 
-@dataclass(slots=True)
-class RunState:
+class RunState(Struct):
     """The state of one run, updated by its events.
 
     Attributes:

@@ -9,11 +9,11 @@ import math
 import textwrap
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import Struct, field
 from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
@@ -24,7 +24,6 @@ from jobrun.cli.formatting import STATUS_COLOURS, number, shorten_path, span, wr
 from jobrun.cli.progress.live import Screen
 from jobrun.cli.runs.chart import draw_chart, sparkline
 from jobrun.cli.terminal import Shell
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.terminal_text import keep_colours, visible
 from jobrun.tools.runs.metrics import read_last_epoch
 from jobrun.tools.sweep.axes import shown_value
@@ -143,8 +142,7 @@ class LiveSweep:
                 self._screen.say(line)
 
 
-@dataclass(slots=True)
-class SweepState:
+class SweepState(Struct):
     """The state of a running sweep, updated by its events.
 
     Attributes:
@@ -193,8 +191,7 @@ class SweepState:
         return (self.clock() - self.started_at) / self.ended * max(0, self.todo - self.ended)
 
 
-@dataclass(slots=True)
-class RunningPoint:
+class RunningPoint(Struct):
     """The progress of one running point, read from the files of its run."""
 
     run: Path

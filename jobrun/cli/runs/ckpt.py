@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from jobrun.checkpoint.store_protocol import Damage
 from jobrun.cli.app import SubcommandGroup
@@ -138,7 +138,7 @@ def _list(shell: Shell, run: str, as_json: bool, run_dir: str) -> None:
     if as_json:
         content = {
             "run": found_run.name,
-            "epochs": [asdict(epoch) for epoch in epochs],
+            "epochs": [to_builtins(epoch) for epoch in epochs],
             "fault": lost,
         }
         shell.print_text(render_json_document("ckpt-list", content))
@@ -331,7 +331,12 @@ def diff(
     equal = all(blob.apart.equal for blob in blobs)
     if as_json:
         values = [
-            {"node": blob.node, "blob": blob.name, "only_in": blob.only_in, **asdict(blob.apart)}
+            {
+                "node": blob.node,
+                "blob": blob.name,
+                "only_in": blob.only_in,
+                **to_builtins(blob.apart),
+            }
             for blob in blobs
             if show_all or not blob.apart.equal
         ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from jobrun import api
 from jobrun.cli.completion_candidates import RUN_AT_EPOCH
@@ -172,7 +172,7 @@ def _as_values(difference: RunDifference) -> dict[str, Any]:
         "epochs": list(difference.epochs),
         "state_is_equal": difference.state_is_equal,
         "state": [
-            {"node": blob.node, "blob": blob.name, **asdict(blob.apart)}
+            {"node": blob.node, "blob": blob.name, **to_builtins(blob.apart)}
             for blob in difference.state
         ],
     }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
 from jobrun.cli.formatting import render_json_document
 from jobrun.cli.options import Command, json_option, run_dir_option
@@ -33,9 +33,7 @@ def command(shell: Shell, as_json: bool, run_dir: str) -> int:
     """
     findings = examine(Path(run_dir))
     if as_json:
-        shell.print_text(
-            render_json_document("doctor", {"findings": [asdict(finding) for finding in findings]})
-        )
+        shell.print_text(render_json_document("doctor", {"findings": to_builtins(findings)}))
     else:
         shell.print(*_text(findings, shell))
     return (

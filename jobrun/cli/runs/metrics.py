@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
 from jobrun.cli.completion_candidates import METRIC, RUN
 from jobrun.cli.formatting import number, render_json_document, size
@@ -98,7 +98,7 @@ def command(
                 {
                     "run": str(found_run.path),
                     **_as_values(metrics),
-                    "gaps": list(map(asdict, gaps)),
+                    "gaps": list(map(to_builtins, gaps)),
                 },
             )
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 import click
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from jobrun.cli.app import SubcommandGroup
 from jobrun.cli.completion_candidates import JOB, RUN
@@ -34,7 +35,6 @@ from jobrun.cli.options import (
 )
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.runner.rundir.run_directories import Run, find_run, open_run, suggest_run_dir
 from jobrun.tools.runs.filter_and_sort_runs import (
@@ -303,8 +303,7 @@ def _words(tags: tuple[str, ...]) -> str:
     return " ".join(f"#{tag}" for tag in tags)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """A column that may be shown: what it is called, its cells, and how soon it is left out."""
 
     key: str

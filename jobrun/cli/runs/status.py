@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from jobrun.cli.completion_candidates import RUN
 from jobrun.cli.formatting import (
@@ -212,7 +212,7 @@ def _as_values(state: Status) -> dict[str, Any]:
         "metrics": dict(zip(state.metrics.names, latest, strict=False)),
         "tags": list(state.tags),
         "lines": list(state.lines),
-        "lost": {name: asdict(loss) for name, loss in state.lost.items()},
+        "lost": {name: to_builtins(loss) for name, loss in state.lost.items()},
         "faults": list(state.faults),
         **usage_values(state.usage),
         "tasks": [

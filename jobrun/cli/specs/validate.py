@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrun.cli.completion_candidates import SPEC
 from jobrun.cli.options import (
@@ -20,14 +22,12 @@ from jobrun.cli.options import (
 )
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import Fault, SpecError, errors_only
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import find_objects
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.checks import SPEC_CODES, preflight
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What was found of one spec.
 
     Attributes:

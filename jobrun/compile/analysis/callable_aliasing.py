@@ -11,14 +11,14 @@ callable returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from itertools import chain, combinations
+
+from msgspec import Struct, field
 
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
 from jobrun.graph.expressions import Call, Expr, Name
 from jobrun.graph.query import expressions, op_expressions, walk
@@ -49,8 +49,7 @@ _NO_NAMES: frozenset[str] = frozenset()
 _MOST_VISITS = 2_000_000
 
 
-@dataclass(slots=True, eq=False)
-class _Point:
+class _Point(Struct, eq=False):
     """A point of the control-flow graph: one operator or step, and what may run after it.
 
     Attributes:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.compile.analysis.missing_blobs import suggest_state
 from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, JobDraft, walk_readers
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (
     Endless,
@@ -55,8 +57,7 @@ _BOUNDS = StopAfterEpochs | StopAfterTime | StopWithoutImprovement | Endless
 _ENDLESS_MEND = "add {epochs: N} to 'stop', or {endless: true}"
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
+class Readable(Struct, frozen=True):
     """The blobs and outputs that probes may read.
 
     Attributes:
@@ -68,8 +69,7 @@ class Readable:
     groups: tuple[GroupName, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """The conditions and metrics of a job, with a node for each blob."""
 
     stop: tuple[StopCondition, ...]

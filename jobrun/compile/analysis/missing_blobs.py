@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
+from msgspec import Struct
+
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FAILED
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.core.codes import Code
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.expressions import BUILTINS
 from jobrun.graph.types import GroupName
@@ -20,8 +21,7 @@ from jobrun.graph.types import GroupName
 _MOST_NAMES = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Explanation:
+class _Explanation(Struct, frozen=True):
     """The code, message and fix of the fault about a missing blob."""
 
     code: Code

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.steps import Step

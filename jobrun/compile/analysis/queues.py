@@ -8,18 +8,17 @@ form a cycle, the group never ends. The check is complete, so a run needs no dea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.task_order import sort_topologically
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import Queue, ReadQueue, ReadRecords, WriteQueue
 from jobrun.graph.types import GroupName
 
 
-@dataclass(slots=True)
-class QueueEnds:
+class QueueEnds(Struct):
     """The tasks that write to and read from a queue in one group, in the order of the spec."""
 
     queue: Queue

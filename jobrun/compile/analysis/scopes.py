@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from jobrun.compile.job_draft.definite_assignment import (
     FAILED,
@@ -13,12 +14,10 @@ from jobrun.compile.job_draft.definite_assignment import (
     Summary,
 )
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Report, Scope, Scopes
 
 
-@dataclass(slots=True)
-class NodeView:
+class NodeView(Struct):
     """A group as seen on one node: its tasks, and the workspace of each name.
 
     Attributes:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import Status
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, walk_readers
 from jobrun.compile.types.job_types import Types, infer_job_types
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Call, Const, Dtype, Sequence
@@ -37,8 +39,7 @@ StateDirs = Mapping[str, Mapping[str, RunProgram]]
 _SETUP = "state_dirs"
 
 
-@dataclass(frozen=True, slots=True)
-class KeptNames:
+class KeptNames(Struct, frozen=True):
     """The names of state and constants on one node at epoch boundaries, sorted.
 
     Attributes:
@@ -50,8 +51,7 @@ class KeptNames:
     callables: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Name:
+class _Name(Struct):
     """The status of one name after the steps of init that were walked through."""
 
     status: Status

@@ -7,8 +7,9 @@ that reads: one task, in one instance, on one node, without queues, retries and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.graph.expressions import Name
@@ -128,9 +129,9 @@ def _walk_values(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple | list):
         for item in value:
             yield from _walk_values(item)
-    elif is_dataclass(value):
-        for item in fields(value):
-            yield from _walk_values(getattr(value, item.name))
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from _walk_values(getattr(value, name))
 
 
 def note_unsupported(faults: Faults, message: str, mend: str, spec_position: SpecPosition) -> None:

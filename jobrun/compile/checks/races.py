@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 
+from msgspec import Struct
+
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Pull, Step
 from jobrun.graph.types import Scope
@@ -25,8 +26,7 @@ _READS, _COUNTS, _WRITES = "reads", "counts in", "writes"
 _Pulled = tuple[str, tuple[str, ...], SpecPosition]
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(Struct, frozen=True):
     """The use of one shared name by one task."""
 
     position: int

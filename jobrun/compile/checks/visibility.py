@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FAILED, FlowAnalysis, FlowProblem, Status
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft, TaskFlow
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import BlobSource, ReadRecords
 from jobrun.graph.types import Scope
 
 _OWNERS = {Scope.NODE: "a blob of the node", Scope.GROUP: "a blob of the group run"}
 
 
-@dataclass(slots=True)
-class ProtectedNames:
+class ProtectedNames(Struct):
     """Names of a node's global workspace that must not be written or deleted freely.
 
     Attributes:
@@ -38,8 +37,7 @@ class ProtectedNames:
     callables: frozenset[str] = frozenset()
 
 
-@dataclass
-class VisibilityCheck:
+class VisibilityCheck(Struct, dict=True):
     """The visibility check of one group on one node."""
 
     view: NodeView

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import (
     DTYPES,
@@ -37,8 +38,7 @@ _AXIS_SECOND = {"max": "maximum", "min": "minimum", "sum": "add"}
 _CallOrDraw = TypeVar("_CallOrDraw", Call, Draw)
 
 
-@dataclass(frozen=True, slots=True)
-class CallFault:
+class CallFault(Struct, frozen=True):
     """One fault of a call.
 
     Attributes:
@@ -51,8 +51,7 @@ class CallFault:
     argument: int | str | None = None
 
 
-@dataclass(slots=True)
-class CallFaults:
+class CallFaults(Struct):
     """Collects the faults of one call."""
 
     title: str

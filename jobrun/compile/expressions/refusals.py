@@ -11,9 +11,10 @@ import keyword
 from collections.abc import Container
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from jobrun.compile.expressions.calls import DTYPE_WORDS
 from jobrun.core.codes import Code
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.expressions import BUILTINS, DTYPES
 from jobrun.ops.operator_table import DRAWS, OPERATORS
@@ -26,8 +27,7 @@ class Refusal(NamedTuple):
     mend: str
 
 
-@dataclass(frozen=True, slots=True)
-class NameRefusal:
+class NameRefusal(Struct, frozen=True):
     """Why a blob cannot have a name, and what to do."""
 
     code: Code

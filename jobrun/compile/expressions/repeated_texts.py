@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
+
+from msgspec import Struct, field
 
 from jobrun.compile.expressions import limits
 from jobrun.compile.expressions.parse import is_plain, parse_expression, parse_statement
 from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.expressions.translate import Params
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass, field_types
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Const, Expr, Name, OutputRead
 from jobrun.graph.steps import Delete, ItemTarget, NameTarget, Op
@@ -46,15 +46,13 @@ _NAMED: dict[type[Any], str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A part that each tree of a shape has."""
 
     value: Any
 
 
-@dataclass(slots=True)
-class _Shapes:
+class _Shapes(Struct):
     """What has been learnt of texts with the same signs between words and numbers, by shape.
 
     A text whose shape has None is parsed each time.
@@ -64,8 +62,7 @@ class _Shapes:
     expressions: dict[_Shape, Make | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Where the words are in texts that are the same but for letters and digits.
 
     Attributes:
@@ -257,7 +254,7 @@ class Learner:
             return lambda words, _: NameTarget(words[word])
         named = _NAMED.get(type(node))
         values: list[Make | Constant] = []
-        for name in list(field_types(node.__class__))[: -skip or None]:
+        for name in node.__struct_fields__[: -skip or None]:
             value = getattr(node, name)
             if name == named:
                 values.append(self._word(value))
@@ -272,7 +269,7 @@ class Learner:
     def _value(self, value: Any) -> Make | Constant:
         if isinstance(value, tuple):
             return _build(tuple_of, [self._value(part) for part in value])
-        return self.node(value, type(value)) if field_types(value.__class__) else Constant(value)
+        return self.node(value, type(value)) if isinstance(value, Struct) else Constant(value)
 
     def name(self, node: Name) -> Make:
         """Build the function that copies a ``Name`` of the tree with a repeated text's name."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from msgspec import Struct
+
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Builtin
@@ -20,8 +21,7 @@ RUN_TIME: dict[str, str] = {
 _PLACEHOLDER = lazy_pattern(r"\$\$|\$\{([^{}]*)(\}?)")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceText:
+class SourceText(Struct, frozen=True):
     """The text of one expression or statement of a spec, with its position.
 
     Attributes:

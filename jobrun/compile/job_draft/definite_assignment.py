@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Literal, assert_never
 
+from msgspec import Struct, field
+
 from jobrun.compile.faults import SpecPosition
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access, AccessFinder
 from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Const
@@ -42,8 +42,7 @@ class Status(enum.Enum):
 _State = dict[str, Status]
 
 
-@dataclass(slots=True)
-class NameUses:
+class NameUses(Struct):
     """The positions where steps first use each name, by kind of use, in the order of the text.
 
     Attributes:
@@ -116,8 +115,7 @@ class NameUses:
         return {**self.reads, **self.writes, **self.atomic}
 
 
-@dataclass(slots=True)
-class FlowProblem:
+class FlowProblem(Struct):
     """A fault of steps, such as a read after a deletion, that depends on nothing outside them."""
 
     kind: str
@@ -126,8 +124,7 @@ class FlowProblem:
     other: SpecPosition | None = None
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """The effect of a block of steps on names: what it needs, binds and deletes.
 
     Attributes:
@@ -444,8 +441,7 @@ _Flow = tuple[Summary, NameUses]
 _Numbers = tuple[tuple[int, int], ...]
 
 
-@dataclass(slots=True)
-class FlowShape:
+class FlowShape(Struct):
     """The flow of the drafts of all tasks with steps that differ in names only.
 
     Attributes:
@@ -458,8 +454,7 @@ class FlowShape:
     is_tried: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedFlow:
+class RepeatedFlow(Struct, frozen=True):
     """The names and positions of the steps in a task's draft, from which its flow follows.
 
     Attributes:

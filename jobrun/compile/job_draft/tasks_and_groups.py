@@ -6,9 +6,10 @@ With a task goes what its steps read and write: names, and records of readers an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct, field
 
 from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import (
@@ -23,7 +24,6 @@ from jobrun.compile.job_draft.definite_assignment import (
 )
 from jobrun.compile.job_draft.task_order import TaskOrder
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.effects import NOWHERE
 from jobrun.graph.readers import (
     Reader,
@@ -49,8 +49,7 @@ _NO_USES = NameUses()
 _NO_PLACE = SpecPosition("", NOWHERE)
 
 
-@dataclass(slots=True)
-class TaskFlow:
+class TaskFlow(Struct):
     """The effect of a drafted task on names, the same on every node.
 
     Attributes:
@@ -121,8 +120,7 @@ class TaskFlow:
         return called if kind == "called" else is_lent and not called
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """The records for which a task's steps run, and those that each run sends.
 
     Attributes:
@@ -171,8 +169,7 @@ class Records:
 NO_RECORDS = Records()
 
 
-@dataclass(frozen=True, eq=False)
-class TaskDraft:
+class TaskDraft(Struct, frozen=True, eq=False, dict=True):
     """The draft of a task as declared, before there is one task for each of its nodes.
 
     Attributes:
@@ -234,8 +231,7 @@ class TaskDraft:
         return _analyse_flow(self)
 
 
-@dataclass(frozen=True)
-class GroupDraft:
+class GroupDraft(Struct, frozen=True, dict=True):
     """The draft of a group as declared, before its tasks are put on nodes.
 
     Attributes:
@@ -264,8 +260,7 @@ class GroupDraft:
 Groups = Mapping[GroupName, GroupDraft]
 
 
-@dataclass(frozen=True)
-class JobDraft:
+class JobDraft(Struct, frozen=True, dict=True):
     """The draft of a job, from a spec or built in Python: lowered and not yet analysed.
 
     Attributes:

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
+from msgspec.structs import replace
+
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.lowering.context import Context
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, Rules, UploadPolicy

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
 from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import Groups, walk_readers
 from jobrun.compile.lowering.checkpoint import check_metric
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.conditions import (
     Deadline,

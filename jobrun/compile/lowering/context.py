@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Cluster
 from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from jobrun.spec.models.steps import SetupSpec, Steps
 
 
-@dataclass(frozen=True, slots=True)
-class NetDef:
+class NetDef(Struct, frozen=True):
     """A net of the spec, as declared.
 
     Attributes:
@@ -46,8 +46,7 @@ class NetDef:
     sound: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The tables of a job that lowering fills and uses, and the collector of its faults."""
 
     source: SourceMap
@@ -72,8 +71,7 @@ class Context:
             self.faults.error(refused.code, refused.message, refused.mend, spec_position)
 
 
-@dataclass(frozen=True, slots=True)
-class Env:
+class Env(Struct, frozen=True):
     """The surroundings of a list of steps during lowering: blocks, loops, nets and names.
 
     Attributes:

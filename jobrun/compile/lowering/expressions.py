@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from msgspec.structs import replace
+
 from jobrun.compile.expressions.limits import MAX_DEPTH
 from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.repeated_texts import RepeatedTexts
@@ -17,7 +19,6 @@ from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.compile.faults import SpecPosition
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.core.errors import Fault, Origin, SpecError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import (
     Binary,

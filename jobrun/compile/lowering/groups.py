@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.task_order import PositionOfNeed, TaskOrder, resolve_needs
 from jobrun.compile.job_draft.tasks_and_groups import (
@@ -17,7 +19,6 @@ from jobrun.compile.job_draft.tasks_and_groups import (
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.readers import ReaderTable
 from jobrun.compile.lowering.steps import StepLowering
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expressions import ATTRIBUTES, Expr, Name
 from jobrun.graph.readers import record_path
 from jobrun.graph.types import GROUPS, GroupName, Output, Report, Retry, SetupNets

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.tasks_and_groups import Groups, JobDraft, walk_readers
@@ -15,7 +17,6 @@ from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
 from jobrun.core.codes import Code
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.notify_target import NotifyTarget, check_target
 from jobrun.graph.readers import readers_in
 from jobrun.graph.types import Cluster, Job, Node, StateLayout, TaskGroup

@@ -7,15 +7,16 @@ keeps on nodes and runs on request.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env, NetDef
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Attribute, Call, Expr, Index, Name
@@ -169,8 +170,7 @@ class Lowering(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Parameters:
+class Parameters(Struct):
     """The use that a net's steps make of its parameters.
 
     Attributes:
@@ -238,8 +238,7 @@ class Parameters:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class NetRenaming:
+class NetRenaming(Struct, frozen=True):
     """The renaming of a net's own names, for one use of it.
 
     Names that the net's set-up makes are shared by all uses in a task; the others are new

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from jobrun.compile.faults import Faults, SpecPosition
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import GROUPS, GroupName, TaskGroup
@@ -19,8 +19,7 @@ from jobrun.spec.models.tasks import TaskSpec
 from jobrun.spec.yaml.nodes import Path, SourceMap
 
 
-@dataclass(frozen=True, slots=True)
-class QueueTable:
+class QueueTable(Struct, frozen=True):
     """The queues of a job.
 
     Attributes:

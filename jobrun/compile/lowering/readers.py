@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
@@ -16,7 +18,6 @@ from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.codes import Code
 from jobrun.core.file_formats import FILE_FORMATS, endings_of
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Builtin, Draw, Expr, Text
 from jobrun.graph.readers import (
@@ -52,8 +53,7 @@ _NOT_RAGGED = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderTable:
+class ReaderTable(Struct, frozen=True):
     """The valid readers of a job by name; ``names`` has those of all readers."""
 
     readers: Mapping[str, Reader] = field(default_factory=dict)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from jobrun.compile.expressions.refusals import MEANINGFUL
 from jobrun.compile.expressions.repeated_texts import Constant, Learner, Make, TextShapes, tuple_of
 from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FlowShape, RepeatedFlow
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Name
 from jobrun.graph.steps import Net, Op, Step
 from jobrun.spec.models.steps import OpStep, Steps
@@ -26,8 +27,7 @@ _Ops = tuple[tuple[Callable[..., Op], Make], ...]
 _MOST_STEPS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedBody:
+class RepeatedBody(Struct, frozen=True):
     """The lowered steps of all tasks with steps of one shape.
 
     Attributes:
@@ -52,8 +52,7 @@ class RepeatedBody:
         return (Net(ops, *positions[0]),), RepeatedFlow(self.flow, words, positions)
 
 
-@dataclass(frozen=True, slots=True)
-class StepsText:
+class StepsText(Struct, frozen=True):
     """The text of a list of steps to lower, taken apart.
 
     Attributes:

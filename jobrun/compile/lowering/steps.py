@@ -8,6 +8,8 @@ from operator import is_
 from types import NoneType
 from typing import TYPE_CHECKING, Any, assert_never
 
+from msgspec.structs import replace
+
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.expressions.translate import UNREADABLE
 from jobrun.compile.faults import Faults, SpecPosition
@@ -16,10 +18,8 @@ from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.errors import Origin
 from jobrun.core.file_formats import find_misfit
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.effects import declared_keys, declared_sources
 from jobrun.graph.expression_text import render_text
 from jobrun.graph.expressions import Call, Const, Expr, Name, Text
 from jobrun.graph.steps import (
@@ -368,9 +368,9 @@ class EffectLowering:
         """Lower a step such as ``log`` by the keys that its effect class declares."""
         kind: Any = models.DECLARED_MODELS[type(spec)]
         arguments: dict[str, Any] = {
-            name: str(getattr(spec, other)) for name, other in declared_sources(kind).items()
+            name: str(getattr(spec, other)) for name, other in kind.sources.items()
         }
-        for name, key in declared_keys(kind).items():
+        for name, key in kind.keys.items():
             value, where = getattr(spec, name), (*at, key.name)
             match key.kind:
                 case "text":

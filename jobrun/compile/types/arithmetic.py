@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from jobrun.core.lazy_dataclass import replace
+from msgspec.structs import replace
+
 from jobrun.ops.abstract_values import (
     KINDS,
     NONE,

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import assert_never
 
+from msgspec import Struct
+
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.types.arithmetic import (
     infer_binary,
@@ -19,7 +21,6 @@ from jobrun.compile.types.arithmetic import (
 )
 from jobrun.compile.types.subscripts import infer_index
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import (
     Attribute,
@@ -68,8 +69,7 @@ from jobrun.ops.operator_table import DRAWS, find_operator
 _MAX_TEXT = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(Struct, frozen=True):
     """A part of an expression whose types do not fit, so that it cannot be computed."""
 
     expr: Expr
@@ -399,8 +399,7 @@ def _infer_attribute(value: Known, name: str) -> Known:
     return scalar(math.prod(length for length in known.shape if length is not None))
 
 
-@dataclass(slots=True)
-class TypeFaults:
+class TypeFaults(Struct):
     """Turns misfits into errors, or into warnings where it is not certain that they are reached.
 
     Attributes:

@@ -8,7 +8,8 @@ be computed, whatever the values are, is noted with its position.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.types.arithmetic import require_truth_value
@@ -30,7 +31,6 @@ from jobrun.compile.types.records_and_queues import (
 from jobrun.compile.types.steps import Names, StepInference
 from jobrun.core.errors import Fault
 from jobrun.core.interpreter import collector_paused
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.conditions import Probe, StopWhen
 from jobrun.graph.query import ops
 from jobrun.graph.readers import ReadQueue, ReadRecords
@@ -58,8 +58,7 @@ _ROUNDS = 4
 _Owned = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Types:
+class Types(Struct, frozen=True):
     """The inferred types of a job's blobs, and the faults found by inference.
 
     Attributes:

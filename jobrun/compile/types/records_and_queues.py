@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from graphlib import CycleError
 from itertools import combinations
 from types import MappingProxyType
 
+from msgspec import Struct, field
+
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.task_order import sort_topologically
 from jobrun.compile.types.expressions import infer_expression
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import (
     BlobSource,
     CallSource,
@@ -37,8 +37,7 @@ Shared = dict[tuple[GroupName, str], Sent]
 Headers = Callable[[str, str], tuple[str, tuple[int, ...]] | None]
 
 
-@dataclass(slots=True)
-class QueueTypes:
+class QueueTypes(Struct):
     """The types of the records in a job's queues.
 
     A writer is walked through before a reader on its own node. What comes from other nodes over a
@@ -64,8 +63,7 @@ class QueueTypes:
         return NodeQueues(self, group, _find_writers(tasks))
 
 
-@dataclass(slots=True)
-class NodeQueues:
+class NodeQueues(Struct):
     """The types of records that a group's tasks on one node send, as inferred in one walk."""
 
     _job: QueueTypes

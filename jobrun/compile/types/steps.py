@@ -13,6 +13,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from jobrun.compile.faults import SpecPosition
 from jobrun.compile.types.arithmetic import infer_binary, require_in_place
 from jobrun.compile.types.expressions import (
@@ -25,7 +27,6 @@ from jobrun.compile.types.expressions import (
 from jobrun.compile.types.records_and_queues import Headers
 from jobrun.compile.types.saved_values import find_unsavable
 from jobrun.compile.types.subscripts import infer_index
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Binary, Expr, Index, Name, Slice
 from jobrun.graph.steps import (

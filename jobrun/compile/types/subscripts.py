@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.graph.expressions import Const, Expr, Sequence, Slice
 from jobrun.ops.abstract_values import (
     INDICES,
@@ -68,8 +69,7 @@ def _split_index(index: Expr) -> tuple[Expr, ...]:
     return index.items if isinstance(index, Sequence) and several else (index,)
 
 
-@dataclass(frozen=True, slots=True)
-class _ArrayIndex:
+class _ArrayIndex(Struct, frozen=True):
     """An index that is an array or a number.
 
     Attributes:

@@ -21,7 +21,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.text.patterns import lazy_pattern
 
 _FOLDER = Path(__file__).parent
@@ -30,8 +31,7 @@ _EXAMPLE = lazy_pattern(r"^```\w*\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 _FIX = "Fix: "
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The section of one error code in the catalogue.
 
     Attributes:

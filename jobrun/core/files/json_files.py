@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
+from msgspec import Struct
+from msgspec.structs import fields
+
 from jobrun.core.files.disk import (
     MOST_BYTES,
     open_append,
@@ -33,7 +36,6 @@ from jobrun.core.files.disk import (
     unshare,
     write_all,
 )
-from jobrun.core.lazy_dataclass import is_dataclass, required_fields
 from jobrun.core.text.big_integers import parse_hex
 
 # Files of jobrun have at most ten levels, and ``json`` itself fails at a thousand.
@@ -131,14 +133,14 @@ def _require_shallow(content: Any, most_depth: int) -> None:
 
 
 def build(kind: type[T], content: Any) -> T:
-    """Build a dataclass instance from a JSON object, with checked types; ignore unknown keys.
+    """Build a record from a JSON object, with checked types; ignore unknown keys.
 
     Lists become tuples; an int is accepted for a ``float`` field, a bool for no number. An
     integer has at most 64 bits and a float is finite, but for ``float | int | bool | str``.
 
     Args:
-        kind: A dataclass with fields of ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any``,
-            ``Literal``, ``Mapping``, ``tuple``, dataclasses, and unions of these.
+        kind: A ``msgspec.Struct`` with fields of ``str``, ``int``, ``float``, ``bool``, ``None``,
+            ``Any``, ``Literal``, ``Mapping``, ``tuple``, records, and unions of these.
         content: What was parsed.
 
     Raises:
@@ -160,8 +162,7 @@ def build(kind: type[T], content: Any) -> T:
 
 @functools.cache
 def _checks_of(kind: type[Any]) -> dict[str, tuple[_Check, bool]]:
-    hints, required = typing.get_type_hints(kind), required_fields(typing.cast("Any", kind))
-    return {name: (_check_of(hints[name]), is_required) for name, is_required in required.items()}
+    return {part.name: (_check_of(part.type), part.required) for part in fields(kind)}
 
 
 def _check_of(hint: Any) -> _Check:
@@ -176,7 +177,7 @@ def _check_of(hint: Any) -> _Check:
         return _tuple_check(inner)
     if origin is not None and issubclass(origin, Mapping):
         return _mapping_check(_check_of(inner[1]))
-    if is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return functools.partial(build, typing.cast("type[Any]", hint))
     return _PLAIN.get(hint, _any)
 

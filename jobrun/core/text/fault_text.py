@@ -6,8 +6,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from jobrun.core.errors import Fault, Origin
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.terminal_text import visible
 
 _WIDEST = 100
@@ -15,8 +16,7 @@ _BEFORE_CARET = 40
 _GUTTER = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """The line a fault is about, made safe to print and cut to a width.
 
     Attributes:

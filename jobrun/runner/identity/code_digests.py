@@ -24,14 +24,14 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from functools import lru_cache
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.graph.expressions import Call
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram
@@ -55,8 +55,7 @@ _PATH_IMPORTS = frozenset(
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 
 
-@dataclass(slots=True)
-class CodeDigests:
+class CodeDigests(Struct):
     """The digests of all code of a job.
 
     Attributes:
@@ -96,8 +95,7 @@ def digest_code(job: Job, folder: Path) -> CodeDigests:
     return CodeDigests(dict(sorted(sources.items())), dict(sorted(packages.items())), walk.files)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The file of a callable's module.
 
     Attributes:
@@ -110,8 +108,7 @@ class Source:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """Where a module would be imported from.
 
     Attributes:
@@ -213,8 +210,7 @@ def _list_candidates(prefix: str, name: str, base: Path) -> Iterator[str]:
         yield from list_modules((base,))
 
 
-@dataclass(frozen=True, slots=True)
-class _Imports:
+class _Imports(Struct, frozen=True):
     """What a module's text imports.
 
     Attributes:

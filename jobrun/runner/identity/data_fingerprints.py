@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.core.lazy_dataclass import replace
+from msgspec.structs import replace
+
 from jobrun.graph.expressions import Text
 from jobrun.graph.group_transforms import rebuild_group
 from jobrun.graph.query import iter_steps

@@ -11,13 +11,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import Struct, to_builtins
 
 from jobrun.core.errors import DriftError, EnvironmentFaultError, Fault
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import Load, Save
 from jobrun.graph.types import Job
@@ -28,8 +28,7 @@ SUFFIX = ".lock.json"
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """What a file was when it was pinned; ``sha256`` of all of it, in hexadecimal digits."""
 
     size_bytes: int
@@ -96,13 +95,12 @@ def write_lock(path: Path, pins: Mapping[str, Pin]) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
-    content = {"format": _FORMAT, "files": {name: asdict(pin) for name, pin in pins.items()}}
+    content = {"format": _FORMAT, "files": {name: to_builtins(pin) for name, pin in pins.items()}}
     with disk_faults("E354", f"write {path.name}"):
         write_file(path, json.dumps(content, indent=2).encode() + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _LockForm:
+class _LockForm(Struct, frozen=True):
     files: Mapping[str, Pin]
 
 

@@ -12,9 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.codes import Code
 from jobrun.core.errors import DriftError, Fault, Origin
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runner.rundir.run_json import (
     LIBRARY_VARIABLES,
     NUMERIC_KEYS,
@@ -58,8 +60,7 @@ _SAFE_TASK_KEYS = frozenset({"timeout", "retry", "on_error"})
 _SAFE_PARAM_KEYS = frozenset({"help", "min", "max", "choices", "drift"})
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One difference between a run as recorded and as it would continue.
 
     Attributes:

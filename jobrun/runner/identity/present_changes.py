@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from jobrun.core.lazy_dataclass import replace
+from msgspec.structs import replace
+
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.identity.code_digests import CodeDigests, digest_code

@@ -9,15 +9,15 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from itertools import repeat
 from pathlib import Path
 from typing import assert_never
 
+from msgspec import Struct, field
+
 from jobrun.compile.pipeline import compile_job, complete
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import Change, Kind, compare_specs
 from jobrun.runner.rundir.run_directories import Run
@@ -62,8 +62,7 @@ _SAFE_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PythonJob:
+class PythonJob(Struct, frozen=True):
     """A completed job that was built in Python, without a spec.
 
     Attributes:

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from msgspec import Struct
+
 from jobrun.core.errors import EnvironmentFaultError, Fault
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ SHIPPED: dict[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ListenedRun:
+class ListenedRun(Struct, frozen=True):
     """The run whose metrics a listener gets.
 
     Attributes:
@@ -56,8 +56,7 @@ class ListenedRun:
     params: Mapping[str, Number]
 
 
-@dataclass(frozen=True, slots=True)
-class EpochMetrics:
+class EpochMetrics(Struct, frozen=True):
     """The metrics of one epoch.
 
     Attributes:

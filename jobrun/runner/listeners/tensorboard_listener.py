@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from msgspec import Struct
+
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.files.disk import sync_directory
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Outcome, to_float
 
 # Prefix that TensorBoard looks for; it reads the files of a folder in the order of their names.
@@ -25,8 +26,7 @@ FOLDER = "tensorboard"
 _SINGLE_LARGEST = 3.4028234663852886e38
 
 
-@dataclass(frozen=True, slots=True)
-class EventFormat:
+class EventFormat(Struct, frozen=True):
     """The classes of tensorboardX that write records, events and summaries."""
 
     writer: Any

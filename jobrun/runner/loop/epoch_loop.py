@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.codes import Code
 from jobrun.core.errors import (
     ExpectationError,
@@ -30,7 +33,6 @@ from jobrun.core.events import (
     Noted,
 )
 from jobrun.core.failpoints import reach
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.conditions import StopCondition
 from jobrun.graph.query import group_outputs, kept_names, outputs_read_later
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
@@ -60,8 +62,7 @@ if TYPE_CHECKING:
     from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
+class ResumePoint(Struct, frozen=True):
     """The point that a resumed run starts from.
 
     Attributes:
@@ -79,8 +80,7 @@ class ResumePoint:
     adopted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunLimits:
+class RunLimits(Struct, frozen=True):
     """What ends this invocation, or this run, besides the spec.
 
     Attributes:

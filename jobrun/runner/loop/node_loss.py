@@ -10,9 +10,10 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.events import Listener, NodeReplaced, Noted
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.saver import Saver
@@ -43,8 +44,7 @@ class RestartPoint(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SavedState:
+class SavedState(Struct, frozen=True):
     """What has been saved, and how it is loaded.
 
     Attributes:

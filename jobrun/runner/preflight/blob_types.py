@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from jobrun.compile.types.job_types import Types, infer_job_types
 from jobrun.core.errors import Fault, JobrunError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.units import size
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, Load, RunProgram, Save

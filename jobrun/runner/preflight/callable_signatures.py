@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from jobrun.core.errors import Fault
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CALL_EXTRAS, CallPython
@@ -164,8 +165,7 @@ def _parse(text: bytes) -> ast.Module:
         return ast.parse(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(Struct, frozen=True):
     """The parameters of a callable.
 
     Attributes:

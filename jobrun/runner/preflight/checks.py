@@ -14,11 +14,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from jobrun.compile.types.job_types import Types
 from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.file_formats import format_of
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
 from jobrun.graph.query import has_callables, iter_steps

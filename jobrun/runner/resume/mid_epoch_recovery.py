@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from jobrun.checkpoint.store_protocol import Damage, Manifest
 from jobrun.checkpoint.stores.mid_epoch_store import (
     MidEpochStore,
@@ -18,7 +20,6 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
 )
 from jobrun.core.errors import CheckpointError, SpecError
 from jobrun.core.events import Listener, Noted
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.resume.recovery import RecoveryPlan
 from jobrun.runner.rundir.journal import Journal, JournalContents
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 MidEpoch = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPlan:
+class EntryPlan(Struct, frozen=True):
     """What to do with mid-epoch checkpoints before a run continues.
 
     Attributes:

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from jobrun.checkpoint.store_protocol import CheckpointStore, Damage
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import CheckpointSkipped, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults, remove_unfinished_files, sync_directory
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.journal import Journal, JournalContents
 from jobrun.runner.rundir.lost_epochs import are_gone, format_epochs, lost_error
 
 FROM_INIT = -1
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryPlan:
+class RecoveryPlan(Struct, frozen=True):
     """What to do before a run continues.
 
     Attributes:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.index_parser import BlobType
@@ -26,7 +27,6 @@ from jobrun.checkpoint.task_groups import (
 )
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph import expressions as e
 from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.readers import POSITION_PREFIX, ReadRecords, readers_in
@@ -47,8 +47,7 @@ _MOST_NAMED = 4
 _MOST_CHARACTERS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class ResizedFamily:
+class ResizedFamily(Struct, frozen=True):
     """A family of nodes whose number differs from that in the checkpoint.
 
     Attributes:
@@ -71,8 +70,7 @@ class ResizedFamily:
         return f"nodes of '{self.name}': {counts}; {', '.join(words)}"
 
 
-@dataclass(frozen=True, slots=True)
-class ResizePlan:
+class ResizePlan(Struct, frozen=True):
     """How the state of an epoch is distributed over other nodes.
 
     Attributes:

@@ -19,10 +19,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct
+
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import JournalFile, build, build_encoder, parse_json, read_json
-from jobrun.core.lazy_dataclass import dataclass
 
 JOURNAL_NAME = "committed.jsonl"
 # The most bytes: enough for some ten million epochs.
@@ -49,8 +50,7 @@ class MetricsSpan(NamedTuple):
     checksum: int
 
 
-@dataclass(frozen=True, slots=True)
-class JournalContents:
+class JournalContents(Struct, frozen=True):
     """The contents of a journal.
 
     Attributes:
@@ -280,8 +280,7 @@ def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     kind: Literal["epoch", "records", "rewind"]
     epoch: int
     generation: int
@@ -314,8 +313,7 @@ def _damaged(number: int) -> CheckpointError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pins:
+class _Pins(Struct, frozen=True):
     format: int
     pinned: tuple[int, ...]
 

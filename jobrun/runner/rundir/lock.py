@@ -19,11 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import Struct
+
 from jobrun.core.errors import EnvironmentFaultError, LockedError
 from jobrun.core.files.disk import disk_faults, write_all
 from jobrun.core.files.file_lock import close_locked, is_locked, try_lock
 from jobrun.core.files.json_files import build, read_json
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import read_proc, read_process_stat
 
 LOCK_NAME = "run.lock"
@@ -44,8 +45,7 @@ class RunLostError(EnvironmentFaultError):
     """The run's directory or lock is not the one that is held: nothing more may be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The holder of a run's lock, as it wrote itself; unwritten fields are empty."""
 
     pid: int = 0

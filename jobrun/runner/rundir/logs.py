@@ -21,10 +21,11 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, get_args
+
+from msgspec import Struct, field, to_builtins
 
 from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.core.events import (
@@ -50,7 +51,6 @@ from jobrun.core.files.json_files import (
     read_lines,
     read_tail,
 )
-from jobrun.core.lazy_dataclass import dataclass, field_types, is_dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, METRICS_NAME, USAGE_NAME
@@ -82,16 +82,14 @@ _MEASURED = lazy_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LostLines:
+class LostLines(Struct, frozen=True):
     """Lines of a file that were not written; ``why`` is that of the last."""
 
     lines: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class _LostForm:
+class _LostForm(Struct, frozen=True):
     files: Mapping[str, LostLines] = field(default_factory=dict)
 
 
@@ -112,7 +110,7 @@ def add_loss(run: Path, name: str, lines: int, why: str) -> None:
 
 def _write_losses(run: Path, total: Mapping[str, LostLines]) -> None:
     with contextlib.suppress(OSError):
-        write_file(run / LOST_NAME, json.dumps(asdict(_LostForm(total))).encode())
+        write_file(run / LOST_NAME, json.dumps(to_builtins(_LostForm(total))).encode())
 
 
 def describe_losses(lost: Mapping[str, LostLines]) -> tuple[str, ...]:
@@ -345,8 +343,7 @@ def append_left_output(run: Path, outputs: Iterable[LeftOutput]) -> None:
                 file.append(f"[{output.epoch}] {line}\n".encode("utf-8", "backslashreplace"))
 
 
-@dataclass(slots=True)
-class _LineFile:
+class _LineFile(Struct):
     """A log file that lines are added to, up to a limit; it is opened for the first line."""
 
     file: LineFile
@@ -473,8 +470,7 @@ def epoch_of_line(line: bytes) -> float:
     return int(match[1]) if match and line.rstrip(b"\n").endswith(b"}") else math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedEvent(Generic[E_co]):
+class RecordedEvent(Struct, Generic[E_co], frozen=True):
     """An event as it was recorded.
 
     Attributes:
@@ -614,8 +610,8 @@ def unreadable_file_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value in an event for JSON: a dataclass to a dict, any other to its text."""
-    if not is_dataclass(type(value)):
+    """Convert a value in an event for JSON: a struct to a dict, any other to its text."""
+    if not isinstance(value, Struct):
         return str(value)
     kind: Any = type(value)
     names, get = _fields_of(kind)
@@ -625,7 +621,7 @@ def _plain(value: Any) -> Any:
 @functools.cache
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """Return an event's field names for a log line, and a function that reads the values."""
-    names = tuple(field_types(kind))
+    names: tuple[str, ...] = kind.__struct_fields__
     if len(names) > 1:
         return names, operator.attrgetter(*names)
     return names, lambda value: tuple(getattr(value, name) for name in names)
@@ -638,7 +634,7 @@ def _finite(value: Any) -> Any:
     """Replace NaN, infinity and long integers, which JSON lacks, by text in an event line."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
-    if is_dataclass(type(value)):
+    if isinstance(value, Struct):
         return _finite(_plain(value))
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]

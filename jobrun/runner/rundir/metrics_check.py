@@ -9,9 +9,10 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec import Struct
+
 from jobrun.core.files.disk import open_regular
 from jobrun.core.files.json_files import read_lines
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.journal import MetricsSpan
 from jobrun.runner.rundir.logs import epoch_of_line
 from jobrun.runner.rundir.run_directories import METRICS_NAME
@@ -20,8 +21,7 @@ _CHECKSUM_RANGE = 1 << 32
 _PIECE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsGap:
+class MetricsGap(Struct, frozen=True):
     """Epochs of which ``metrics.jsonl`` has lost lines, or has others than it had.
 
     Attributes:

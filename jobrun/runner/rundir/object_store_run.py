@@ -17,9 +17,11 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
 
 from jobrun.checkpoint.store_protocol import Damage
 from jobrun.checkpoint.stores.bucket import Bucket
@@ -29,7 +31,6 @@ from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageErro
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.files.disk import disk_faults, make_directory, read_regular, write_file
 from jobrun.core.files.json_files import parse_json
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.journal import Journal
@@ -54,8 +55,7 @@ HOLDER_NAME = "holder"
 _MOST_HOLDER_BYTES = 1 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteRun:
+class RemoteRun(Struct, frozen=True):
     """A run in an object store.
 
     Attributes:
@@ -86,7 +86,7 @@ def upload_record(run: Run, url: ObjectUrl) -> None:
     spec = run.path / "spec"
     with disk_faults("E354", f"read {spec}"):
         files = {path.name: read_regular(path).decode() for path in sorted(spec.iterdir())}
-    content = {"format": _FORMAT, "run": asdict(open_run(run.path).record), "files": files}
+    content = {"format": _FORMAT, "run": to_builtins(open_run(run.path).record), "files": files}
     data = json.dumps(content, indent=2).encode()
     bucket.put(RECORD_NAME, [data], len(data))
 

@@ -15,9 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
 from jobrun.core.files.disk import disk_faults, make_directory, sync_directory
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.journal import JOURNAL_NAME
@@ -62,8 +64,7 @@ _MOST_COMPARED = 500
 _PARTS = ("", "checkpoints", "spec", "superseded", "artifacts", "logs")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A run: its directory, absolute, and what its ``run.json`` said when it was read."""
 
     path: Path
@@ -127,7 +128,7 @@ class Run:
 
     def write(self, **changes: object) -> Run:
         """Change fields of this run in its directory's ``run.json``; return the new ``Run``."""
-        record = replace(self.record, **changes)  # type: ignore[arg-type]  # checked by replace
+        record = replace(self.record, **changes)
         write_record(self.path, record)
         return replace(self, record=record)
 

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import read_regular, write_all
-from jobrun.core.lazy_dataclass import dataclass, field_types, field_values
 from jobrun.runner.rundir.run_json import RECORD_NAME, RunRecord, creation_order, read_record
 
 INDEX_NAME = ".index.json"
@@ -35,8 +37,7 @@ _NEWEST_FORMAT = 1
 _MOST_NEWEST_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RunIndex:
+class RunIndex(Struct, frozen=True):
     """The layout of one index file below a directory of runs.
 
     Attributes:
@@ -56,8 +57,7 @@ class RunIndex:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedRun:
+class IndexedRun(Struct, frozen=True):
     """One run, in short, as its ``run.json`` says.
 
     Attributes:
@@ -279,7 +279,7 @@ def list_directories(
 def _read_short(run: Path) -> list[Any]:
     record = read_record(run)
     values = {
-        **field_values(record),
+        **asdict(record),
         "order": creation_order(record.order, record.created),
         "inputs": dump_inputs(record),
     }
@@ -296,7 +296,7 @@ def dump_inputs(record: RunRecord) -> str:
 _SHORT_TYPES = [[str, str, int, str, int, code, str, bool, str] for code in (int, type(None))]
 _RUNS = RunIndex(
     INDEX_NAME,
-    tuple(name for name in field_types(IndexedRun) if name != "path"),
+    tuple(name for name in IndexedRun.__struct_fields__ if name != "path"),
     _read_short,
     lambda values: list(map(type, values)) in _SHORT_TYPES,
 )

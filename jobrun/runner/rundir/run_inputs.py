@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_json import Param, params_as_json
 
@@ -18,8 +19,7 @@ _PARAMS = "params."
 _VARIABLE = lazy_pattern(r"\$\{(?:raw:)?env:([^{},]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class RunInputs:
+class RunInputs(Struct, frozen=True):
     """The inputs by which ``run SPEC --resume`` distinguishes the runs of one job.
 
     Attributes:

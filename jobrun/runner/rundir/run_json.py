@@ -7,15 +7,16 @@ import json
 import math
 import stat
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
-from jobrun.core.lazy_dataclass import dataclass, field_values
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.runner.rundir.journal import JOURNAL_NAME
 
@@ -43,8 +44,7 @@ Param = float | int | bool | str
 Status = Literal["running", "finished", "stopped", "interrupted", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True):
     """The facts and the status of one run, as ``run.json`` has them.
 
     Attributes:
@@ -136,8 +136,7 @@ def numeric_value(environment: Mapping[str, Any], key: str) -> Any:
     return value.rpartition(".")[0] if key == "python" and isinstance(value, str) else value
 
 
-@dataclass(frozen=True, slots=True)
-class _Parent:
+class _Parent(Struct, frozen=True):
     """What ``parent`` holds."""
 
     run: str
@@ -163,7 +162,7 @@ def write_record(run: Path, record: RunRecord) -> None:
     Raises:
         EnvironmentFaultError: Writing failed (such as ``ENOSPC``, ``EIO``).
     """
-    content = {"format": FORMAT, **field_values(record), "params": params_as_json(record.params)}
+    content = {"format": FORMAT, **asdict(record), "params": params_as_json(record.params)}
     with disk_faults("E354", f"write {RECORD_NAME}"):
         write_file(run / RECORD_NAME, json.dumps(content, indent=2).encode() + b"\n", private=True)
 

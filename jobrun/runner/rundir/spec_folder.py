@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import build, read_json
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.spec.dump import dump_resolved
@@ -168,8 +170,7 @@ def _not_recorded(run: Run, path: Path) -> JobrunError:
     return DriftError.of("E441", f"{message}: it was edited, or damaged on the disk", mend)
 
 
-@dataclass(frozen=True, slots=True)
-class _OriginsForm:
+class _OriginsForm(Struct, frozen=True):
     """What ``origins.json`` holds."""
 
     resolved: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from jobrun.checkpoint.checkpoint_times import NodeSave, SavePause, build_save_times
 from jobrun.checkpoint.metadata_handler import MetadataHandler
@@ -21,7 +22,6 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointCommitted, CheckpointTimes, Listener, Noted
 from jobrun.core.failpoints import reach
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Job
 from jobrun.runner.preflight.filesystem import require_space
 from jobrun.runner.rundir.journal import read_pins
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from jobrun.runner.saving.upload_to_object_store import ObjectUpload
 
 
-@dataclass(frozen=True, slots=True)
-class RunIdentity:
+class RunIdentity(Struct, frozen=True):
     """The fields that every manifest of a run has besides its epoch."""
 
     run_id: str
@@ -50,8 +49,7 @@ def _ignore_deletions(epochs: tuple[int, ...]) -> None:
     """Record nothing: no journal is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointTarget:
+class CheckpointTarget(Struct, frozen=True):
     """Where a run keeps its epochs, who is notified of them, and the lock that guards them.
 
     Attributes:
@@ -79,8 +77,7 @@ class CheckpointTarget:
         self.store.check()
 
 
-@dataclass(frozen=True, slots=True)
-class SaveRequest:
+class SaveRequest(Struct, frozen=True):
     """A request to save one epoch.
 
     Attributes:

@@ -16,9 +16,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.checkpoint.store_protocol import Manifest
 from jobrun.checkpoint.stores.manifest import SETTINGS
@@ -31,7 +33,6 @@ from jobrun.checkpoint.task_groups import file_name, load_group
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointWithin, Listener, Noted
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.query import checkpointed_blobs, kept_names
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.resume.mid_epoch_recovery import (
@@ -52,8 +53,7 @@ from jobrun.runtime.context.safe_point import SafePoint, SafePointHooks
 Acknowledge = Callable[[int, int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class MidEpochHooks:
+class MidEpochHooks(Struct, frozen=True):
     """The callbacks of a mid-epoch save.
 
     Attributes:

@@ -17,12 +17,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.checkpoint.checkpoint_times import SavePause, build_times
 from jobrun.checkpoint.stores.manifest import SETTINGS
 from jobrun.checkpoint.task_groups import TICKET_OUTPUT, save_group, stored_files
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import CheckpointFailed, Listener, Noted, ignore
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.units import size, span
 from jobrun.graph.checkpoint_policy import WAIT_SHARE
 from jobrun.graph.types import Job
@@ -130,8 +132,7 @@ _UNFINISHED = EnvironmentFaultError.of(
 )
 
 
-@dataclass(slots=True)
-class _Outcome:
+class _Outcome(Struct):
     """The result of a save.
 
     Attributes:

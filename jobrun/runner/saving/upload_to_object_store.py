@@ -13,6 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.checkpoint.checkpoint_times import build_times
 from jobrun.checkpoint.store_protocol import CheckpointStore, Manifest, StoredFile
 from jobrun.checkpoint.stores.object_references import delete_fetched, write_reference
@@ -21,7 +24,6 @@ from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.object_url import ObjectUrl
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.runner.rundir.object_store_run import RunLease, record_newest
@@ -105,8 +107,7 @@ def generation_url(url: ObjectUrl, generation: int) -> ObjectUrl:
     return url / f"g{generation}" if generation else url
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     """The outcome of an upload to the object store."""
 
     epoch: int

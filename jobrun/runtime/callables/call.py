@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from jobrun.core.captured_output import collect
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Expr, Name
 from jobrun.graph.steps import CallPython
 from jobrun.graph.traversal import walk_expr
@@ -71,8 +70,7 @@ def call_action(
     return _Call(step, names, getter)
 
 
-@dataclass(slots=True)
-class _CallRecord:
+class _CallRecord(Struct):
     """What one call has lent, and what came of it.
 
     Nothing else refers to the arguments and results while references are counted.

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.expression_text import render_expr
 from jobrun.graph.expressions import Name
 from jobrun.graph.steps import CallPython

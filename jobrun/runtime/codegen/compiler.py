@@ -15,9 +15,9 @@ from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import Expr, NodeBlob, OutputRead
 from jobrun.graph.steps import Assign, Net, Step
 from jobrun.graph.types import OutputRef
@@ -62,8 +62,7 @@ _FUNCTION = "block"
 Read = Callable[[NodeBlob | OutputRead], Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """The function compiled from a list of steps, with its source locations.
 
     Attributes:
@@ -273,8 +272,7 @@ def make_function(
     return FunctionType(inner, table, _FUNCTION)
 
 
-@dataclass(frozen=True, slots=True)
-class _OuterNames:
+class _OuterNames(Struct, frozen=True):
     """What a compiled block does to names that outlive it.
 
     Attributes:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.expressions import (
     Attribute,
@@ -79,8 +79,7 @@ _EXACT_CALLS = frozenset({
 _FACTS = frozenset({"shape", "size", "ndim", "dtype"})
 
 
-@dataclass(frozen=True, slots=True)
-class MovePlan:
+class MovePlan(Struct, frozen=True):
     """The assignments that move an array instead of copying it, and where temporaries end.
 
     Attributes:
@@ -175,8 +174,7 @@ def _concerned(op: Assign) -> set[str]:
     return names | ({op.value.name} if isinstance(op.value, Name) else set())
 
 
-@dataclass(frozen=True, slots=True)
-class Views:
+class Views(Struct, frozen=True):
     """Assignments that bind views.
 
     Attributes:
@@ -269,8 +267,7 @@ def is_never_changed(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """What one name gets in an assignment.
 
     Attributes:

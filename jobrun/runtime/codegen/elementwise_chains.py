@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.expressions import (
     Attribute,
     Binary,
@@ -70,8 +69,7 @@ _NUMBERS = {"inf": np.inf, "nan": np.nan, "pi": np.pi}
 _EXACT = 1 << 53
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     """One operator of a fused chain.
 
     Attributes:
@@ -85,8 +83,7 @@ class Instruction:
     operands: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Chain:
+class Chain(Struct):
     """A chain of elementwise operators as a program.
 
     Attributes:
@@ -193,8 +190,7 @@ def _leaves(expr: Expr) -> Iterator[Expr]:
             yield from _leaves(operand)
 
 
-@dataclass(frozen=True, slots=True)
-class ReuseStep:
+class ReuseStep(Struct, frozen=True):
     """An elementwise operator on one array, which may write into the array's memory.
 
     Attributes:
@@ -211,8 +207,7 @@ class ReuseStep:
     is_first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReuseChain:
+class ReuseChain(Struct, frozen=True):
     """Operators applied one to the other, over one array whose memory they reuse.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import field
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.graph.effects import Assert, Log, Metric
 from jobrun.graph.expressions import Expr
 from jobrun.graph.query import expressions, op_expressions, walk
@@ -27,8 +27,7 @@ from jobrun.runtime.codegen.liveness import access_finder, changed_views, collec
 _NO_NAMES: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
-class Point:
+class Point(Struct, eq=False):
     """One operator, condition or step.
 
     Attributes:

@@ -19,9 +19,10 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runtime.codegen.elementwise_chains import (
     FLOAT64,
     MORE_OPERANDS,
@@ -80,8 +81,7 @@ class _UfuncCall(NamedTuple):
 _Number = tuple[int, np.dtype[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """How a fused kernel computes leaves of some kinds.
 
     Attributes:

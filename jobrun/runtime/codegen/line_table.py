@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from itertools import islice
 from types import CodeType
 
+from msgspec import Struct
+
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass
 
 # Beyond the end of any line, so that a traceback underlines the whole statement.
 _FIRST = 10_000
@@ -21,8 +22,7 @@ _FIRST = 10_000
 _INSTRUCTION_BYTES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class StepLocation:
+class StepLocation(Struct, frozen=True):
     """The location of a step or an operator in the spec.
 
     Attributes:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from functools import cache
+from typing import ClassVar
 
-from jobrun.core.lazy_dataclass import dataclass, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from jobrun.core.partly_compared import PartlyCompared
 from jobrun.graph.blob_access import AccessFinder
 from jobrun.graph.expressions import Call, Expr, Name
 from jobrun.graph.query import expressions, op_expressions, walk
@@ -34,8 +37,7 @@ from jobrun.runtime.codegen.meter_protocol import Instrumenter
 Steps = tuple[Step, ...]
 
 
-@dataclass(slots=True)
-class Usage:
+class Usage(Struct):
     """The names that some steps read, bind and change, with those of all steps inside them.
 
     Attributes:
@@ -104,8 +106,7 @@ def collect_expression_usage(exprs: Iterable[Expr]) -> Usage:
     return usage
 
 
-@dataclass(frozen=True, slots=True)
-class BlockNames:
+class BlockNames(PartlyCompared, frozen=True):
     """What the code of one block must know about its names: who else uses them, and when.
 
     Attributes:
@@ -120,11 +121,13 @@ class BlockNames:
         racing: Names whose array something that runs at the same time may change in place.
     """
 
+    uncompared: ClassVar[tuple[str, ...]] = ("meter",)
+
     scopes: dict[str, Scope] = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
     elsewhere: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
-    meter: Instrumenter | None = field(default=None, compare=False)
+    meter: Instrumenter | None = None
     objects: frozenset[str] = frozenset()
     apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     passing: frozenset[str] = frozenset()

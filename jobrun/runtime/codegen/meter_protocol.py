@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import ast
@@ -33,8 +33,7 @@ class Span(NamedTuple):
     thread: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepTime:
+class StepTime(Struct, frozen=True):
     """What one step has taken by itself, without the steps inside it.
 
     Attributes:
@@ -52,8 +51,7 @@ class StepTime:
     estimated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BlockTime:
+class BlockTime(Struct, frozen=True):
     """What one block has taken, of one owner, over all its runs.
 
     Attributes:

@@ -18,8 +18,8 @@ import ast
 from collections.abc import Collection, Iterable
 
 import numpy as np
+from msgspec import Struct
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runtime.codegen.expressions import call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.statements import StatementBuilder
@@ -33,8 +33,7 @@ RECORD_ARGUMENTS = (RECORDS, PUTS, SKIP)
 _NUMBER = "number"
 
 
-@dataclass(frozen=True, slots=True)
-class SentRecord:
+class SentRecord(Struct, frozen=True):
     """The values that a task sends to one queue for each record.
 
     Attributes:
@@ -48,8 +47,7 @@ class SentRecord:
     location: StepLocation
 
 
-@dataclass(frozen=True, slots=True)
-class RecordAccess:
+class RecordAccess(Struct, frozen=True):
     """What the code of a task binds of each record that it reads, and what it sends.
 
     Attributes:

@@ -13,10 +13,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import field
 from typing import NamedTuple
 
-from jobrun.core.lazy_dataclass import dataclass, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from jobrun.runtime.codegen.control_flow import QUICK
 from jobrun.runtime.codegen.expressions import Globals, assign, call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, location_number
@@ -332,8 +333,7 @@ class RemoteTimes:
                 yield replace(block_time, spans=tuple(spans))
 
 
-@dataclass(slots=True)
-class Instrumentation:
+class Instrumentation(Struct):
     """Adds clock reads to the statements of one block.
 
     Args:

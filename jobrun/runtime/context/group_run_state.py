@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field
 from queue import SimpleQueue
 from typing import Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from jobrun.core.events import Listener
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.context.bounded_queue import RecordQueue
 from jobrun.runtime.context.cancel import CancelScope
@@ -33,8 +34,7 @@ Start = Callable[[Callable[[], None], Callable[[], None]], None]
 Work = Callable[[], None]
 
 
-@dataclass(slots=True)
-class GroupRun:
+class GroupRun(Struct):
     """The state of one run of one group.
 
     Attributes:

@@ -6,12 +6,10 @@ import hashlib
 import json
 
 import numpy as np
+from msgspec import Struct
 
-from jobrun.core.lazy_dataclass import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class StreamKey:
+class StreamKey(Struct, frozen=True):
     """What a stream depends on besides the seed. Never on time, threads or history.
 
     Attributes:

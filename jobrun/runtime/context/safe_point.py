@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.values.blob_kinds import Value
 
 
-@dataclass(frozen=True, slots=True)
-class SafePoint:
+class SafePoint(Struct, frozen=True):
     """The state of a group run between two records.
 
     Attributes:
@@ -30,8 +29,7 @@ class SafePoint:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SafePointHooks:
+class SafePointHooks(Struct, frozen=True):
     """What a session does at which safe points of a group run.
 
     Attributes:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
+from msgspec.structs import replace
+
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.readers import Reader
 from jobrun.runtime.context.cancel import CancelledError, CancelScope
 from jobrun.runtime.context.frame import Frame

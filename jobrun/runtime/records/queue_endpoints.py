@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import Task, TaskGroup
 from jobrun.runtime.context.bounded_queue import (
@@ -29,8 +29,7 @@ from jobrun.values.container_flattening import is_tree
 QueueKey = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePlan:
+class QueuePlan(Struct, frozen=True):
     """A queue on one node, or on all: how many tasks write to it and read from it.
 
     Attributes:

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.graph.readers import POSITION
 
 Array = np.ndarray[Any, Any]
@@ -24,8 +25,7 @@ Stretch = tuple[int, int]
 _STRETCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """The position of one share: a row of the state blob ``readers/NAME``.
 
     Attributes:

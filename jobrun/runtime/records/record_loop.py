@@ -14,11 +14,11 @@ closed when the task ends, in whatever way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import partial
 from typing import Protocol
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.runtime.codegen.compiler import Block
 from jobrun.runtime.codegen.control_flow import StopBlock
 from jobrun.runtime.context.bounded_queue import Records
@@ -46,8 +46,7 @@ class RecordSource(Protocol):
         """Stop reading records for a task's record loop, even if the loop never began."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(Struct, frozen=True):
     """The source and the sinks of one task in one run of its group.
 
     Attributes:
@@ -72,8 +71,7 @@ class Streams:
         _close_all(everything)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordPlan:
+class RecordPlan(Struct, frozen=True):
     """The parts that are the same in every run of a task that reads or writes.
 
     Attributes:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrun.core.errors import CheckpointError, TaskFailedError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.runtime.context.bounded_queue import Records
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.context.frame import Blobs, Frame

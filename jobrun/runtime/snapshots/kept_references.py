@@ -16,13 +16,12 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
 from jobrun.values import dataclasses_and_tuples
@@ -113,8 +112,7 @@ def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
     return whole + sorted(kept, key=lambda one: len(one[0]))
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """A mutable part of a value, and how often the value refers to it."""
 
     thing: Any
@@ -207,8 +205,7 @@ _ONE = _references_of_one()
 _NONE = _ONE - 1
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """A part of a value that a callable keeps, as it was when the call ended.
 
     Attributes:
@@ -266,8 +263,7 @@ class _Part:
         return self.copied is not None and digest_value(_part_at(bound, self.path)) != self.copied
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """What is kept of a blob that is bound to a value.
 
     Attributes:

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.checkpoint.blob_parts import capture_object, flatten_values
 from jobrun.checkpoint.hdf5.dataset_names import split_part_name
 from jobrun.core.errors import CheckpointError, Fault, JobrunError, TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.values import container_flattening as trees
 from jobrun.values.blob_kinds import Value, is_object, may_be_compound
 from jobrun.values.change_detection import ChangeDetector
@@ -220,8 +222,7 @@ def _put_back(value: Any, state: ObjectState) -> None:
         return
 
 
-@dataclass(frozen=True, slots=True)
-class SharedParts:
+class SharedParts(Struct, frozen=True):
     """Parts and arrays that the objects of a node share among themselves, and with other blobs.
 
     Attributes:

@@ -19,6 +19,7 @@ from typing import Any
 from weakref import ref
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
@@ -27,7 +28,6 @@ from jobrun.checkpoint.write.array_types import ArrayTypes
 from jobrun.checkpoint.write.snapshot_arena import Arena
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import JobrunError, TaskFailedError
-from jobrun.core.lazy_dataclass import replace
 from jobrun.graph.steps import SaveState
 from jobrun.runtime.snapshots.kept_references import KeptValues
 from jobrun.runtime.snapshots.node_objects import SharingTracker, collect_state

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrun.checkpoint.blob_parts import capture_object
 from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
-from jobrun.core.lazy_dataclass import replace
 from jobrun.core.lazy_module import lazy_module
 from jobrun.graph.steps import (
     STATE_DIRS,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from jobrun.core.lazy_dataclass import replace
+from msgspec.structs import replace
+
 from jobrun.graph.effects import DeclaredEffect, Effect
 from jobrun.graph.expressions import Expr, Text
 from jobrun.graph.steps import (

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Logged, Noted
 from jobrun.core.hash_seed import VARIABLE
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long, key_text
 from jobrun.core.text.units import size
 from jobrun.formats.load_save import read_member
@@ -52,8 +52,7 @@ _MOST_DEPTH = 100
 _ARRAY = "make an array of it, array(...), which a program gets as the path of an .npy file"
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(Struct, frozen=True):
     step: RunProgram
     command: list[Getter]
     values: list[tuple[str, Getter]]

@@ -27,10 +27,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_all
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size
 from jobrun.values.directory_archive import archive_mark
 from jobrun.values.file_memory import Bytes, find_file_memory, map_file, open_unnamed
@@ -53,8 +53,7 @@ Segments = tuple[tuple[int, int], ...]
 Listing = tuple[tuple[str, int, int, int, int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """A file, directory or link.
 
     Attributes:

@@ -10,12 +10,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from queue import Empty, SimpleQueue
+
+from msgspec import Struct, field
 
 from jobrun.core.errors import Fault, JobrunError, Origin
 from jobrun.core.events import Event, TaskEnded, TaskLimited, TasksGivenUp
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.context.bounded_queue import BoundedQueue
 from jobrun.runtime.context.cancel import CancelScope
@@ -42,8 +42,7 @@ _Limit = TaskLimited | TaskEnded | TasksGivenUp
 _Message = tuple[str, Outcome | _Limit | None]
 
 
-@dataclass(slots=True)
-class RemoteGroupRun:
+class RemoteGroupRun(Struct):
     """The run of one group on several nodes, as the master tracks it.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import Node
 
 _OWN_NAMES = {"cpu": "CPU", "cpus": "CPU", "gpu": "GPU", "gpus": "GPU", "memory": "memory"}
@@ -14,8 +14,7 @@ _OWN_NAMES = {"cpu": "CPU", "cpus": "CPU", "gpu": "GPU", "gpus": "GPU", "memory"
 _HOST_SHARE = 0.0001
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A machine of the cluster that is alive.
 
     Attributes:
@@ -29,8 +28,7 @@ class Machine:
     resources: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRequest:
+class ResourceRequest(Struct, frozen=True):
     """The resources requested of the cluster for one node.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import field
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from jobrun.runtime.context.context_variables import Variables
 from jobrun.runtime.context.frame import Blobs
 from jobrun.runtime.snapshots.node_objects import copy_object_state, restore_object_state
@@ -17,8 +17,7 @@ from jobrun.values.object_state import ObjectState
 Workspaces = Mapping[str, Blobs]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceSnapshot:
+class WorkspaceSnapshot(Struct, frozen=True):
     """The blobs of all nodes of this process, by node and name.
 
     Attributes:

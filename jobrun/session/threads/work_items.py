@@ -11,15 +11,15 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import field
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from jobrun.core.errors import JobrunError, TaskFailedError
 from jobrun.core.events import TasksGivenUp
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.types import OutputRef, Task
 from jobrun.runtime.context.bounded_queue import RecordQueue
 from jobrun.runtime.context.group_run_state import Fetch, FetchFile, GroupRun
@@ -38,8 +38,7 @@ EXIT_GRACE_S = 5.0
 TaskOnNode = tuple[str, str]
 
 
-@dataclass(slots=True, eq=False)
-class WorkItem:
+class WorkItem(Struct, eq=False):
     """One callable to run in a thread, with its dependencies.
 
     Attributes:

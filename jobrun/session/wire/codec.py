@@ -1,7 +1,7 @@
 """Encode values, classes and errors as the bytes of messages between processes, and carry them.
 
 Only what is listed can be written, and nothing that is read can run anything: plain values,
-tuples, lists and mappings of them, values of blobs of any kind, the frozen dataclasses, named
+tuples, lists and mappings of them, values of blobs of any kind, the frozen records, named
 tuples and enums of a ``TypeTable``, and errors (``SerializedError``). Large arrays are not copied
 into the message: their memory is sent behind it, and read straight into new arrays that own theirs.
 
@@ -20,13 +20,13 @@ import struct
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint import checkpoint_times, store_protocol
 from jobrun.checkpoint import task_groups as save_load_groups
@@ -36,10 +36,9 @@ from jobrun.core import errors, events, time_use
 from jobrun.core import object_url as objecturl
 from jobrun.core import resource_usage as usage
 from jobrun.core.errors import Fault, JobrunError, TaskFailedError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import expressions as expr
-from jobrun.graph.effects import DECLARED
+from jobrun.graph.effects import DECLARED, DeclaredEffect
 from jobrun.runtime.codegen import meter_protocol
 from jobrun.runtime.context import cancel, frame, safe_point
 from jobrun.session import base
@@ -99,16 +98,12 @@ class TypeTable:
         self.counts = {cls: len(_field_names(cls)) for cls in self.values}
         # Classes whose constructor takes some fields by keyword only.
         self.keywords = {
-            cls: _field_names(cls)
-            for cls in self.values
-            if is_dataclass(cls) and any(field.kw_only for field in fields(cls))
+            cls: _field_names(cls) for cls in self.values if issubclass(cls, DeclaredEffect)
         }
 
 
 def _field_names(cls: Any) -> tuple[str, ...]:
-    if is_dataclass(cls):
-        return tuple(field.name for field in fields(cls))
-    names: tuple[str, ...] = cls._fields
+    names: tuple[str, ...] = cls.__struct_fields__ if issubclass(cls, Struct) else cls._fields
     return names
 
 
@@ -471,12 +466,11 @@ def _list_wire_classes(module: ModuleType) -> list[type]:
         for member in vars(module).values()
         if isinstance(member, type)
         and member.__module__ == module.__name__
-        and (is_dataclass(member) or issubclass(member, enum.Enum) or hasattr(member, "_fields"))
+        and (issubclass(member, Struct | enum.Enum) or hasattr(member, "_fields"))
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class SerializedError:
+class SerializedError(Struct, frozen=True):
     """An error as plain values.
 
     Attributes:

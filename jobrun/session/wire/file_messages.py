@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
-from jobrun.core.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """A file with known content, by which a node checks that it sees a directory."""
 
     path: str
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerFileSetup:
+class WorkerFileSetup(Struct, frozen=True):
     """Where a node's files go; sent when its process starts.
 
     Attributes:
@@ -38,8 +36,7 @@ class WorkerFileSetup:
 NO_FILE_SETUP = WorkerFileSetup()
 
 
-@dataclass(frozen=True, slots=True)
-class UploadedSave:
+class UploadedSave(Struct, frozen=True):
     """What a node has written and uploaded to the object store for one save.
 
     Attributes:
@@ -53,8 +50,7 @@ class UploadedSave:
     saves: tuple[NodeSave, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FileChunk:
+class FileChunk(Struct, frozen=True):
     """Some bytes of a file, and where they belong.
 
     Attributes:

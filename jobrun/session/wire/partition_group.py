@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import TypeVar
 
-from jobrun.core.lazy_dataclass import dataclass, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from jobrun.graph.expressions import OutputRead
 from jobrun.graph.readers import ReadQueue
 from jobrun.graph.traversal import find_parts
@@ -19,8 +20,7 @@ _Placed = TypeVar("_Placed", Task, NodeSetup, NodeReport)
 TaskNodes = Mapping[str, Mapping[str, None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """The part of a group on one node.
 
     Attributes:
@@ -41,8 +41,7 @@ class Partition:
     placement: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionedGroup:
+class PartitionedGroup(Struct, frozen=True):
     """A task group with its partition for each node.
 
     Attributes:

@@ -15,6 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -25,7 +26,6 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import BLOB_NAME, FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.units import parse_size
@@ -209,8 +209,8 @@ def _byte_size(value: Any) -> int:
     return size
 
 
-@dataclass(frozen=True, slots=True)
-class Every:
+# A dataclass, because pydantic serialises it.
+class Every(Struct, frozen=True):
     """How often: an amount of epochs, of seconds, or of records; or as is best."""
 
     unit: Literal["epochs", "seconds", "records", "auto"]

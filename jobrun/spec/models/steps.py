@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from annotated_types import Len
 from pydantic import Field, Tag, create_model
 
-from jobrun.graph.effects import DECLARED, REQUIRED, DeclaredEffect, KeyKind, declared_keys
+from jobrun.graph.effects import DECLARED, REQUIRED, DeclaredEffect, KeyKind
 from jobrun.spec.models.base_types import (
     BlobName,
     Bool,
@@ -155,7 +155,7 @@ def _build_model(kind: type[DeclaredEffect]) -> type[EffectStep]:
     """Define the pydantic model of a step such as ``log`` by the keys that its class declares."""
     model_fields: dict[str, Any] = {}
     declared: Any = kind
-    for field, key in declared_keys(declared).items():
+    for field, key in declared.keys.items():
         default = ... if key.default is REQUIRED else key.default
         model_fields[field] = (
             _TYPE_OF[key.kind],

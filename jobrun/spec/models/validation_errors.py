@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import Tag, ValidationError
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.base_types import Model
@@ -365,8 +365,7 @@ _WORDS: dict[str, Callable[[_Error], _Words]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(Struct, frozen=True):
     """Where an error is.
 
     Attributes:

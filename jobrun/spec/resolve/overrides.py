@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import Origin, SpecError, UsageError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.models.job import JobSpec
@@ -28,8 +30,7 @@ from jobrun.spec.yaml.syntax_errors import DEEPEST
 _SEGMENT = lazy_pattern(r'\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^.\[\]"=]+))|\[(?P<index>\d+)\]')
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """One parsed ``--set`` option.
 
     Attributes:

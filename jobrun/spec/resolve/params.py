@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingType
 from typing import Any
 
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
-from jobrun.core.lazy_dataclass import replace
 from jobrun.spec.models.job import ParamSpec
 from jobrun.spec.resolve.include import replaced
 from jobrun.spec.resolve.substitute import Substitution, references

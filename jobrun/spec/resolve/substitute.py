@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingType
-from dataclasses import field
 from itertools import count
 from typing import Any, Literal
 
+from msgspec import Struct, field
+
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.yaml.nodes import (
@@ -50,8 +50,7 @@ class _UnknownError(Exception):
         self.fault = fault
 
 
-@dataclass(slots=True)
-class Substitution:
+class Substitution(Struct):
     """Substitutes references ``${…}`` in the tree of a spec.
 
     Attributes:

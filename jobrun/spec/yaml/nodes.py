@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import Origin
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.spec.yaml.scalars import Value
 
 # The fields of an Origin: file, line, column, length, text column.
@@ -82,8 +84,7 @@ def short(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceMap:
+class SourceMap(Struct, frozen=True):
     """Maps a path in the spec, in the keys of the YAML, to its position in a file.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.interpreter import collector_paused
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.spec.yaml.nodes import Node
 from jobrun.spec.yaml.pyyaml import parser_events, yaml
 from jobrun.spec.yaml.syntax_errors import syntax_fault
@@ -14,8 +15,7 @@ from jobrun.spec.yaml.tree_builder import Builder, StopReadingError
 _LEAST_LENGTH = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A parsed YAML document: its tree, and the faults that were found.
 
     Attributes:

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.yaml.nodes import Mapping, Node, Position, Scalar, Sequence
 from jobrun.spec.yaml.pyyaml import parser_events, yaml
@@ -54,8 +55,7 @@ class DifferentItemError(Exception):
     """An item of a YAML list may not be what the tree of the first of its shape says."""
 
 
-@dataclass(slots=True)
-class Shape:
+class Shape(Struct):
     """Items of YAML lists whose lines are the same but for letters and digits.
 
     Attributes:
@@ -89,8 +89,7 @@ class Shape:
         self.weight, self.height = weight, height
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedItems:
+class RepeatedItems(Struct, frozen=True):
     """A YAML text in which marks replace the items that have the shape of an earlier one.
 
     Attributes:

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from jobrun.core.files.disk import disk_faults
-from jobrun.core.lazy_dataclass import dataclass
 
 # A proof has some dozens of copies, several at a time.
 MOST_BYTES = 256 << 20
@@ -36,8 +37,7 @@ _CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache
 Stamp = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class CopyPlan:
+class CopyPlan(Struct, frozen=True):
     """The plan of copies of folders. Paths are absolute, those of the originals.
 
     Attributes:
@@ -70,8 +70,7 @@ class CopyPlan:
         return next(nearest, None) in copied
 
 
-@dataclass(frozen=True, slots=True)
-class FolderCopy:
+class FolderCopy(Struct, frozen=True):
     """A copy of folders, with the same paths below another top.
 
     Attributes:

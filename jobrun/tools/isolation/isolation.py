@@ -11,7 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.written_files import VARIABLE, read_written_files
 from jobrun.tools.isolation.folder_copy import (
     FolderCopy,
@@ -43,8 +44,7 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBRUN_")}
 
 
-@dataclass(frozen=True, slots=True)
-class Isolation:
+class Isolation(Struct, frozen=True):
     """A copy of the user's folders, and what processes in it may write.
 
     Attributes:

@@ -10,7 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.written_files import VARIABLE, read_written_files
 from jobrun.tools.isolation.folder_copy import plan_copy, remove_copy, stamp_of, stamps_of
 
@@ -22,8 +23,7 @@ _MEND = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SharedFile:
+class SharedFile(Struct, frozen=True):
     """A file that several runs have written, or may have written, at the same time.
 
     Attributes:

@@ -24,18 +24,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NoReturn
 
+from msgspec import Struct
+
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.failpoints import arm
 from jobrun.core.hash_seed import DEFAULT, VARIABLE
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.system_calls import has_ended, wait_for_signal
 from jobrun.tools.isolation.isolation import Isolation, enter_isolation, plain_environment
 
 MODULE = "jobrun.tools.prove.fork_server"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEnd:
+class ProcessEnd(Struct, frozen=True):
     """How a process of a proof ended.
 
     Attributes:

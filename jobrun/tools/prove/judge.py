@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, JobrunError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.graph.blob_access import Access
 from jobrun.graph.query import walk
 from jobrun.graph.steps import STATE_DIRS, Net, Step
@@ -33,8 +34,7 @@ from jobrun.values.directory_archive import packed_files
 _ARTIFACTS = "artifacts"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The first difference between a judged run and the reference.
 
     Attributes:
@@ -54,8 +54,7 @@ class Difference:
     is_in_files: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusions:
+class Exclusions(Struct, frozen=True):
     """What a proof does not compare.
 
     Attributes:
@@ -89,8 +88,7 @@ def _matches(pattern: str, name: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EndedCopy:
+class EndedCopy(Struct, frozen=True):
     """A copy of the job that has ended.
 
     Attributes:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
+from msgspec import Struct
+
 from jobrun.core.errors import ProofError, UsageError
 from jobrun.core.hash_seed import DEFAULT, VARIABLE
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.identity.blas_libraries import thread_variables
 from jobrun.tools.isolation.isolation import Isolation
 from jobrun.tools.prove.judge import EndedCopy
@@ -18,8 +19,7 @@ from jobrun.tools.prove.judge import EndedCopy
 _LAST_LINES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
+class Original(Struct, frozen=True):
     """The program that a job was ported from, and the files that both write.
 
     Attributes:

@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from msgspec import Struct, field
+
 from jobrun.core.errors import ProofError, UsageError
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
@@ -48,8 +48,7 @@ from jobrun.tools.prove.trials import (
 _PRELOAD = ("numpy", "h5py", "jobrun.runner.invocation", "jobrun.tools.inspection")
 
 
-@dataclass(frozen=True, slots=True)
-class ProofRequest:
+class ProofRequest(Struct, frozen=True):
     """The job to prove, and how thoroughly.
 
     Attributes:
@@ -86,8 +85,7 @@ class ProofRequest:
     original: Original | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """The result of a proof.
 
     Attributes:

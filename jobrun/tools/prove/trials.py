@@ -16,9 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import ProofError
 from jobrun.core.failpoints import TRACE_VARIABLE, VARIABLE
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.prove.fork_server import ProcessEnd
@@ -42,8 +44,7 @@ _MEND = lazy_pattern(r"\s*(?:\||=)\s*\^*\s*(\S.*)")
 _SAVED = "runner.acknowledged"
 
 
-@dataclass(frozen=True, slots=True)
-class AtPoint:
+class AtPoint(Struct, frozen=True):
     """A kill at the ``occurrence``-th time (from 1) that a failpoint is reached."""
 
     point: str
@@ -58,8 +59,7 @@ class AtPoint:
         return f"{self.point}:{self.occurrence}"
 
 
-@dataclass(frozen=True, slots=True)
-class AtTime:
+class AtTime(Struct, frozen=True):
     """A kill so many seconds after the start."""
 
     after_s: float
@@ -76,8 +76,7 @@ class AtTime:
 Kill = AtPoint | AtTime
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """The plan of one copy of the run: where it is killed, and where its resumes are."""
 
     number: int
@@ -87,8 +86,7 @@ class Trial:
         return ", then ".join(map(str, self.kills))
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
+class Course(Struct, frozen=True):
     """The course of an unbroken run, from which kills are planned.
 
     Attributes:
@@ -168,8 +166,7 @@ def _kills(number: int, places: _Places, course: Course, chance: random.Random) 
     return kills
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """The unbroken run that a proof compares with.
 
     Attributes:
@@ -183,8 +180,7 @@ class Reference:
     course: Course
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of a trial.
 
     Attributes:

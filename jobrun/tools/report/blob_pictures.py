@@ -8,9 +8,9 @@ from math import isqrt
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.tools.inspection import Inspection
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -34,8 +34,7 @@ _MOST_VALUES = 1 << 20
 _WIDEST_INTEGERS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A matrix as shades of grey.
 
     Attributes:
@@ -145,8 +144,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnBlob:
+class DrawnBlob(Struct, frozen=True):
     """A blob of a node, with what can be drawn of it.
 
     Attributes:
@@ -188,8 +186,7 @@ def _drawn(node: str, blob: BlobFacts, most: tuple[int, int]) -> DrawnBlob:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(Struct, frozen=True):
     """The counts of a blob's finite numbers in equal bins.
 
     Attributes:

@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.text.units import number, span
 from jobrun.tools.report.html import Html, joined, tag, text
 from jobrun.tools.report.report_data import RunReport
@@ -46,8 +47,7 @@ _ENDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """One run's values over its epochs; ``points`` may be thinned out of ``count``."""
 
     run: int
@@ -55,8 +55,7 @@ class Curve:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """The curves of one metric, of all runs that have it; ``own`` is False for times."""
 
     name: str
@@ -64,8 +63,7 @@ class Chart:
     is_metric: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Charts:
+class Charts(Struct, frozen=True):
     """All charts of a report, and the names of metrics that there was no room for."""
 
     charts: tuple[Chart, ...]
@@ -265,8 +263,7 @@ def _summary(chart: Chart, names: Sequence[str]) -> str:
     return words + (f"; {len(curve.points)} of {curve.count} values are drawn" if thinned else "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """The horizontal extent of one invocation on the timeline."""
 
     invocation: Invocation

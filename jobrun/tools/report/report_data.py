@@ -6,15 +6,15 @@ What cannot be read is said in the report, and never keeps the rest of it from b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import read_regular
 from jobrun.core.files.json_files import read_json
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.units import size
 from jobrun.graph.types import Cluster, Job, Node, Task, TaskGroup
 from jobrun.runner.identity.recorded_job import GRAPH_NAME, compile_authored, load_recorded
@@ -40,16 +40,14 @@ _HARDWARE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Struct, frozen=True):
     """An ``expect`` of a run; ``held`` is None before it is evaluated."""
 
     words: str
     held: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """The checkpoints of a run.
 
     Attributes:
@@ -67,8 +65,7 @@ class Stored:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(Struct, frozen=True):
     """Everything that a report shows about one run.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from jobrun.tools.inspection import dtype_name
 from jobrun.tools.report.blob_pictures import DrawnBlob
@@ -44,10 +45,10 @@ def _run(report: RunReport) -> dict[str, Any]:
         "total_epochs": status.total_epochs,
         "tags": list(status.tags),
         "metrics_last": report.metrics_last,
-        "expectations": [asdict(expectation) for expectation in report.expectations],
+        "expectations": [to_builtins(expectation) for expectation in report.expectations],
         "params": {name: _plain(value) for name, value in params},
         "environment": environment(report),
-        "history": asdict(report.history),
+        "history": to_builtins(report.history),
         "profile": dict(report.profile),
         **usage_values(status.usage),
         "checkpoint_epochs": list(stored.epochs),
@@ -55,8 +56,8 @@ def _run(report: RunReport) -> dict[str, Any]:
         "checkpoint_fault": stored.fault,
         "checkpoint_epoch": -1 if newest is None else newest.epoch,
         "blobs": [_blob(blob) for blob in stored.blobs],
-        "parents": [asdict(link) for link in report.ancestors],
-        "forks": [asdict(link) for link in report.children],
+        "parents": [to_builtins(link) for link in report.ancestors],
+        "forks": [to_builtins(link) for link in report.children],
         "spec": report.spec,
         "next": list(report.following),
         "faults": list(report.faults),
@@ -77,7 +78,7 @@ def _blob(drawn: DrawnBlob) -> dict[str, Any]:
         "mean": facts.mean,
         "max": facts.maximum,
         "nan": facts.nans,
-        "histogram": None if drawn.histogram is None else asdict(drawn.histogram),
+        "histogram": None if drawn.histogram is None else to_builtins(drawn.histogram),
     }
 
 

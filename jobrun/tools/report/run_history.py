@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import (
@@ -28,7 +30,6 @@ from jobrun.core.events import (
     TaskEnded,
 )
 from jobrun.core.files.json_files import read_lines
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.runner.rundir.logs import EVENTS, RecordedEvent, read_events
 from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, open_run, runs
 
@@ -39,8 +40,7 @@ _WANTED = tuple(kind for kind in EVENTS if kind is not CheckpointTimes)
 _MOST_FORKS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """One process's part of a run's history, in seconds since 1970.
 
     Attributes:
@@ -59,8 +59,7 @@ class Invocation:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
+class Epoch(Struct, frozen=True):
     """An epoch that ended, at a time; one may have been run again in a later generation."""
 
     epoch: int
@@ -69,8 +68,7 @@ class Epoch:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """A checkpoint that became durable, at a time."""
 
     epoch: int
@@ -79,8 +77,7 @@ class Saved:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTime:
+class TaskTime(Struct, frozen=True):
     """The total time of one task on one node."""
 
     task: str
@@ -91,8 +88,7 @@ class TaskTime:
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """An event of a run that a reader of its report should know."""
 
     at: float
@@ -100,8 +96,7 @@ class Notice:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """The history of a run; ``tasks``: the longest first; ``groups``: seconds each."""
 
     invocations: tuple[Invocation, ...] = ()
@@ -127,8 +122,7 @@ def read_history(run: Path, *, live: bool) -> History:
     return seen.history(live=live)
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     invocations: list[Invocation] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     saves: list[Saved] = field(default_factory=list)
@@ -228,8 +222,7 @@ class _Seen:
         self.notices.append(Notice(at, epoch, words))
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A fork: which run, from which epoch of its parent, with which blobs (empty: all)."""
 
     run: str

@@ -12,8 +12,10 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeGuard
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import JobrunError, UsageError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.core.text.terminal_text import csv_text
@@ -35,8 +37,7 @@ _EQUALITY = frozenset({"=", "==", "!="})
 _PARAMS_OF, _METRICS_OF = operator.attrgetter("params"), operator.attrgetter("metrics")
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A condition that runs are filtered by, such as ``rate<0.1`` or ``age>2d``."""
 
     name: str
@@ -86,8 +87,7 @@ class Condition:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class RunGroup:
+class RunGroup(Struct, frozen=True):
     """Runs that belong together: those of one job, or the points of a sweep.
 
     Attributes:

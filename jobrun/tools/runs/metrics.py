@@ -7,10 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from jobrun.core.errors import JobrunError, UsageError
 from jobrun.core.events import EpochEnded, Measured
 from jobrun.core.files.json_files import read_lines, read_tail
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.terminal_text import csv_text
@@ -26,8 +27,7 @@ _TAIL_BYTES = 64 << 10
 _LONG_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+class Metrics(Struct, frozen=True):
     """The metrics of a run, by epoch.
 
     Attributes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field, to_builtins
+
 from jobrun.core.events import UsageMeasured
 from jobrun.core.files.json_files import read_lines
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.core.resource_usage import ProcessUse
 from jobrun.core.time_use import TimeUse
 from jobrun.runner.rundir.logs import read_events, read_last_usage, unreadable_file_error
@@ -17,8 +17,7 @@ from jobrun.runner.rundir.run_directories import USAGE_NAME
 from jobrun.tools.runs.metrics import Metrics, Number
 
 
-@dataclass(frozen=True, slots=True)
-class RunUsage:
+class RunUsage(Struct, frozen=True):
     """What a run has used over all of its starts, up to its last record.
 
     Attributes:
@@ -56,8 +55,8 @@ def usage_values(usage: RunUsage) -> dict[str, Any]:
     """Convert the recorded usage of a run to values for JSON: times in seconds, sizes in bytes."""
     return {
         "starts": usage.starts,
-        "times_s": {**asdict(usage.times), "total": usage.times.total_s},
-        "processes": [asdict(process) for process in usage.processes],
+        "times_s": {**to_builtins(usage.times), "total": usage.times.total_s},
+        "processes": [to_builtins(process) for process in usage.processes],
         "advice": usage.advice,
     }
 
@@ -118,7 +117,7 @@ def _row(record: UsageMeasured, before: UsageMeasured | None) -> Iterator[tuple[
     for process in record.processes:
         prefix = f"{process.node}." if process.node else ""
         last = known.get(process.node, ProcessUse())
-        for name in ProcessUse.__dataclass_fields__:
+        for name in ProcessUse.__struct_fields__:
             value = getattr(process, name)
             if name in _GROWING:
                 value = round(max(0, value - getattr(last, name)), 3)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.core.events import (
@@ -22,7 +23,6 @@ from jobrun.core.events import (
     TaskFacts,
 )
 from jobrun.core.files.json_files import find_last_line, read_tail
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.logs import LostLines, RecordedEvent, read_events, read_losses
@@ -41,8 +41,7 @@ _START = b'"event": "RunStarted"'
 _LONGEST_GAP, _LONGEST_GAP_S = 10.0, 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """The status of a run.
 
     Attributes:
@@ -163,8 +162,7 @@ def _noting(path: Path, faults: list[str]) -> Iterator[None]:
         faults += [fault.message for fault in error.faults]
 
 
-@dataclass(slots=True)
-class _EventSummary:
+class _EventSummary(Struct):
     """The state of a live run, summarised from its event log."""
 
     epoch: int = -1

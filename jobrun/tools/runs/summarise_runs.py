@@ -11,8 +11,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import JobrunError
-from jobrun.core.lazy_dataclass import dataclass, field_types, replace
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.run_directories import METRICS_NAME, find_missing_records, open_run
@@ -25,8 +27,7 @@ INDEX_NAME = ".summaries.json"
 _SWEEP = "sweep="
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """One run, as a row of a table of runs.
 
     Attributes:
@@ -98,8 +99,7 @@ class RunSummary:
         return max(0.0, (now - datetime.fromisoformat(self.created)).total_seconds())
 
 
-@dataclass(frozen=True, slots=True)
-class RunListing:
+class RunListing(Struct, frozen=True):
     """The runs below a directory, oldest first, and which of them cannot be read, in words."""
 
     runs: tuple[RunSummary, ...]
@@ -245,7 +245,7 @@ def _build(path: str, values: list[Any]) -> RunSummary:
     return RunSummary(path, *listed)
 
 
-_NAMES = tuple(field_types(RunSummary))[1:-3]
+_NAMES = RunSummary.__struct_fields__[1:-3]
 _TEXTS = (str, str, str)
 _TYPES = [
     [str, str, int, str, int, code, str, bool, *_TEXTS, int, int, dict, dict, list, list, *_TEXTS]

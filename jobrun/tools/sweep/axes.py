@@ -11,8 +11,10 @@ import random
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrun.core.errors import Fault, Origin, UsageError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.patterns import lazy_pattern
 
 MOST_POINTS = 10_000
@@ -23,8 +25,7 @@ _PART = lazy_pattern(r'(?:"[^"]*"|\'[^\']*\'|[^,"\'])*')
 _HOW = "write NAME=V1,V2 or NAME=LOW..HIGH, such as lr=0.1,0.01 or lr=log:0.001..0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class ValueRange:
+class ValueRange(Struct, frozen=True):
     """A range that an axis draws values from, both ends included.
 
     Attributes:
@@ -60,8 +61,7 @@ class ValueRange:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One param of a sweep, and the values it takes.
 
     Attributes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from jobrun.core.errors import ExpectationError, UsageError
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.terminal_text import csv_text
 from jobrun.runner.rundir.lock import is_live
@@ -26,8 +27,7 @@ OVER = ("finished", UNEXPECTED)
 _STATES = {0: "finished", ExpectationError.exit_code: UNEXPECTED, 75: "stopped", 130: "interrupted"}
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of one point of a sweep: status and metrics.
 
     Attributes:
@@ -128,8 +128,7 @@ def _state(run: Run) -> str:
     return record.status
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
+class Objective(Struct, frozen=True):
     """The metric that ranks points, and its direction; an empty one ranks nothing."""
 
     metric: str

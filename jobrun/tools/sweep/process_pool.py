@@ -28,7 +28,8 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
-from jobrun.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from jobrun.core.stop_signals import handleable_signals
 from jobrun.core.system_calls import bind_parent_death_signal
 from jobrun.runner.rundir.lock import is_live
@@ -40,8 +41,7 @@ _TICK_S = 0.25
 _MOST_LINES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class PointStarted:
+class PointStarted(Struct, frozen=True):
     """A point's run was started or resumed in this directory."""
 
     point: PlannedPoint
@@ -49,8 +49,7 @@ class PointStarted:
     total_epochs: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PointEnded:
+class PointEnded(Struct, frozen=True):
     """A point's process has ended.
 
     Attributes:
@@ -67,8 +66,7 @@ class PointEnded:
     started: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PoolIdle:
+class PoolIdle(Struct, frozen=True):
     """Nothing has happened for a moment."""
 
 

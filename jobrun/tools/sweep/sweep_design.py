@@ -11,15 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, JobrunError, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
-from jobrun.core.lazy_dataclass import dataclass, replace
 from jobrun.core.text.names import FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import StopWithoutImprovement
@@ -46,8 +47,7 @@ _NOT_IN_TAGS = lazy_pattern(r"[^A-Za-z0-9_.=-]+")
 _LONGEST_TAG = 64
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPoint:
+class PlannedPoint(Struct, frozen=True):
     """One point of a sweep, with its job.
 
     Attributes:
@@ -72,8 +72,7 @@ class PlannedPoint:
         return " ".join(f"{axis}={shown_value(value)}" for axis, value in self.values.items())
 
 
-@dataclass(frozen=True, slots=True)
-class SweepBase:
+class SweepBase(Struct, frozen=True):
     """The spec and overrides that all points of a sweep have in common.
 
     Attributes:
@@ -105,8 +104,7 @@ class SweepBase:
         return self.name or self.load().spec.name
 
 
-@dataclass(frozen=True, slots=True)
-class Design:
+class Design(Struct, frozen=True):
     """The plan of a sweep: its points, checked before any is started.
 
     Attributes:
@@ -247,8 +245,7 @@ def _best(job: Job) -> tuple[str, str]:
     return (job.metrics[0][0] if job.metrics else ""), "min"
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRequest:
+class SweepRequest(Struct, frozen=True):
     """The part of a sweep's command line that decides which points there are.
 
     Attributes:
@@ -275,7 +272,7 @@ def write_request(folder: Path, request: SweepRequest) -> None:
     """
     with disk_faults("E354", f"write {folder / _REQUEST_NAME}"):
         folder.mkdir(parents=True, exist_ok=True)
-        content = {"format": _REQUEST_FORMAT, **asdict(request)}
+        content = {"format": _REQUEST_FORMAT, **to_builtins(request)}
         write_file(folder / _REQUEST_NAME, json.dumps(content, indent=2).encode() + b"\n")
 
 

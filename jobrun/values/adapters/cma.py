@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from jobrun.core.lazy_dataclass import replace
 from jobrun.values.adapters.reduce_protocol import object_adapter, object_tree
 from jobrun.values.adapters.registry import Adapter, package_of
 

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from jobrun.core.lazy_dataclass import replace
 from jobrun.values.adapters.reduce_protocol import (
     fill_object,
     new_object,

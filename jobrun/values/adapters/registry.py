@@ -17,9 +17,10 @@ from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, Metho
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from jobrun.core.lazy_dataclass import dataclass, replace
-from jobrun.values.dataclasses_and_tuples import Unbound, note_unbound
+from jobrun.values.dataclasses_and_tuples import note_unbound
 
 Tree = Any
 # Steps from a value to a part of it: names of keys and fields, numbers of items.
@@ -79,8 +80,7 @@ class RemakeError(ValueError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
+class Adapter(Struct, frozen=True):
     """How values of a class are taken apart, and made or set again.
 
     With ``set`` a value is an object: a task with ``rebuild: true`` makes it at every start, and it
@@ -122,7 +122,7 @@ class Adapter:
         return self.make is not None and self.set is None and not self.inner
 
 
-class UnboundValue(Unbound):
+class UnboundValue:
     """A value whose class or adapter is not loaded; to read and pass on.
 
     Attributes:
@@ -132,7 +132,7 @@ class UnboundValue(Unbound):
         rest: For ``fill``; None if its adapter has none.
     """
 
-    __slots__ = ("class_name", "rest", "tree", "version")
+    __slots__ = ("__weakref__", "class_name", "rest", "tree", "version")
 
     def __init__(self, class_name: str, version: int, tree: Tree) -> None:
         self.class_name = class_name

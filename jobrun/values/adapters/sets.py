@@ -20,8 +20,8 @@ from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from jobrun.core.lazy_dataclass import dataclass
 from jobrun.values.adapters.registry import Adapter, UnsavableError, class_text
 
 AnySet = set[Any] | frozenset[Any]
@@ -36,8 +36,7 @@ _FARTHEST = 1 << 22  # slots; a set from which as many were popped is not kept
 _BY_ADDRESS: Any = object.__hash__
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(Struct, frozen=True):
     """The hash table of a set.
 
     Attributes:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.checkpoint.stores import epoch_copy as copying
 from jobrun.checkpoint.stores.directory import DirectoryStore

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobrun.checkpoint.store_protocol import Manifest, StoredFile
 from jobrun.checkpoint.stores.manifest import decode, encode

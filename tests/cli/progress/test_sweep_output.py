@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from jobrun.cli.progress.sweep_output import (

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.cli.run_command import invoke
 from jobrun.cli.runs import status

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from jobrun.api import prepare
 from jobrun.compile.analysis.state import KeptNames, names_of, sort_by_node

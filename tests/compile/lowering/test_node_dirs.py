@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from jobrun.compile.pipeline import complete
 from jobrun.core.errors import SpecError

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.compile.types.job_types import infer_job_types

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
+from msgspec import Struct, field
 
 from jobrun.core.files.json_files import build, build_encoder, parse_json, read_json
 from tests.support.tables import each_case
 
 
-@dataclass(frozen=True, slots=True)
-class Inner:
+class Inner(Struct, frozen=True):
     x: float
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     name: str
     count: int = 0
     kind: Literal["a", "b"] = "a"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.conditions import (

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import GroupRetried, Noted, TaskEnded

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import EnvironmentFaultError, Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy

@@ -6,9 +6,9 @@ import errno
 import json
 import math
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.events import (
     EpochEnded,

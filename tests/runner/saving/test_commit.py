@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_times import SavePause
 from jobrun.checkpoint.stores.directory import DirectoryStore

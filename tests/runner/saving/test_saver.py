@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.stores.directory import DirectoryStore

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 import traceback
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobrun.core.errors import Origin, TaskFailedError
 from jobrun.graph import expressions as e

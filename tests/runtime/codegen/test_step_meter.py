@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.codegen.meter_protocol import Owner

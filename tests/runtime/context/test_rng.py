@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.runtime.context.rng import StreamKey, make_stream, spawn_key
 

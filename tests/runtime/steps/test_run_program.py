@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Logged

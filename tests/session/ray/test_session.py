@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.graph.steps import Pull, PulledBlob

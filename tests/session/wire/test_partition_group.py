@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from jobrun.graph.readers import Queue, ReadQueue, WriteQueue
 from jobrun.graph.types import NodeReport, NodeSetup

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import is_dataclass
-from typing import get_args, get_type_hints
+from typing import get_args
 
+import msgspec
 import pytest
+from msgspec import Struct
 
 from jobrun.checkpoint.checkpoint_times import NodeSave
 from jobrun.checkpoint.task_groups import Ticket
@@ -65,10 +66,10 @@ def _classes(hint, classes):
         for part in DECLARED.values():
             _classes(part, classes)
         return classes
-    if is_dataclass(hint) and hint not in classes:
+    if isinstance(hint, type) and issubclass(hint, Struct) and hint not in classes:
         classes.add(hint)
-        for part in get_type_hints(hint).values():
-            _classes(part, classes)
+        for field in msgspec.structs.fields(hint):
+            _classes(field.type, classes)
     elif isinstance(hint, type) and issubclass(hint, enum.Enum):
         classes.add(hint)
     for part in get_args(hint):

@@ -1,6 +1,6 @@
-from jobrun.graph.effects import DECLARED, declared_keys
+from jobrun.graph.effects import DECLARED
 
 
 def test_a_declared_kind_of_step_has_its_first_key_as_its_form():
     for key, kind in DECLARED.items():
-        assert next(iter(declared_keys(kind).values())).name == key
+        assert next(iter(kind.keys.values())).name == key

@@ -6,12 +6,12 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobrun.tools.report.blob_pictures import DrawnBlob, histogram, picture
 from jobrun.tools.report.page import START, render_checkpoint_page, render_page, summary

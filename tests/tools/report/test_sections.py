@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from jobrun.tools.report.report_data import Stored
 from jobrun.tools.report.run_history import History, Link, TaskTime

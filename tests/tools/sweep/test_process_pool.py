@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.tools.sweep import process_pool as pools
