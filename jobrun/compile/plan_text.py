@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jobrun.compile.plan_document import Sizes, TaskBlobs
 from jobrun.core.interpreter import collector_paused
+from jobrun.core.text.units import size
 from jobrun.graph.checkpoint_policy import WAIT_SHARE, CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
@@ -37,7 +38,6 @@ _WHEN = {
     "download": "once, after the last epoch",
     "exit": "once, at the end",
 }
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAX_NODES = 6
 # Width of a row's label, including the blank behind it.
 LABEL_COLUMNS = 12
@@ -87,16 +87,6 @@ def plan_text(
     for group in job.groups:
         lines += list(_group(group, blobs))
     return "\n".join(lines) + "\n"
-
-
-def size_text(size_bytes: int) -> str:
-    """Render a number of bytes in the text of a plan, with a binary unit."""
-    size = float(size_bytes)
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size /= 1024
-        unit += 1
-    return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
 def _probe(probe: Probe) -> str:
@@ -214,11 +204,10 @@ def _owned_rows(
     for blobs, nodes in alike.items():
         yield _format_row(label, f"{_shorten(nodes)}: {blobs}")
     known = [sizes.get((node, name)) for node, names in owned for name in names]
-    total = [blob_type.size_bytes if blob_type is not None else None for blob_type in known]
-    if total and all(size is not None for size in total):
-        yield _format_row(
-            "", f"{size_text(sum(size for size in total if size is not None))} in total"
-        )
+    lengths = [blob_type.size_bytes if blob_type is not None else None for blob_type in known]
+    known_lengths = [length for length in lengths if length is not None]
+    if lengths and len(known_lengths) == len(lengths):
+        yield _format_row("", f"{size(sum(known_lengths), 'B')} in total")
 
 
 def blob_lines(task_blobs: TaskBlobs) -> dict[str, list[str]]:
@@ -239,8 +228,7 @@ def _blob(name: str, known: Known | None) -> str:
     if known.shape is None:
         return f"{name} {known.dtype}"
     lengths = "x".join("?" if length is None else str(length) for length in known.shape)
-    size = known.size_bytes
-    bytes_text = f" ({size_text(size)})" if lengths and size is not None else ""
+    bytes_text = f" ({size(known.size_bytes, 'B')})" if known.size_bytes is not None else ""
     return f"{name} {known.dtype}" + (f" {lengths}{bytes_text}" if lengths else "")
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from jobrun.core.errors import JobrunError
 from jobrun.core.files.disk import sync_file
 from jobrun.core.system_calls import read_proc, rename_noreplace, usable_cpus
+from jobrun.core.text.units import size
 from jobrun.runner.identity.environment import describe_environment
 from jobrun.runner.preflight.filesystem import check_file_system, find_file_system
 from jobrun.runner.rundir.lock import RunLock, is_live
@@ -95,7 +96,7 @@ def _memory() -> Finding | None:
         lines = read_proc("meminfo").decode().splitlines()
         kib = {line.split(":")[0]: int(line.split()[1]) for line in lines}
         return Finding(
-            "memory", f"{_gib(kib['MemAvailable'] << 10)} of {_gib(kib['MemTotal'] << 10)} free"
+            "memory", f"{size(kib['MemAvailable'] << 10)} of {size(kib['MemTotal'] << 10)} free"
         )
     except (OSError, KeyError, IndexError, ValueError):
         return None
@@ -154,7 +155,7 @@ def _directory(run_dir: Path) -> Iterator[Finding]:
 
 def _space(path: Path) -> Finding:
     usage = shutil.disk_usage(path)
-    text = f"{_gib(usage.free)} of {_gib(usage.total)} free"
+    text = f"{size(usage.free)} of {size(usage.total)} free"
     if usage.free < _LITTLE_SPACE_BYTES:
         return Finding(
             "disk", text, "note", "free some: a full disk stops a run, and loses nothing"
@@ -233,7 +234,3 @@ def _links(folder: Path) -> Finding:
         (folder / "latest").symlink_to("one")
         return Finding("links", "symbolic links work")
     return Finding("links", "there are none: 'latest' will be missing", "note")
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobrun.compile.plan_document import plan_json
-from jobrun.compile.plan_text import plan_text, size_text
+from jobrun.compile.plan_text import plan_text
 from jobrun.ops.abstract_values import Known
 from tests.support.compiling import compile_text, job_of
 from tests.support.golden import GOLDEN, check_golden
@@ -50,13 +50,6 @@ def test_reasons_for_inexactness_are_listed_with_paths(tmp_path):
 
     assert "not exact" in text
     assert "epoch/t: hogwild" in text
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 * 1024**3, "3.0 GiB")]
-)
-def test_sizes_are_in_powers_of_1024(size, text):
-    assert size_text(size) == text
 
 
 def test_limits_hosts_and_remote_nets_are_reported(tmp_path):

@@ -13,14 +13,14 @@ _FACTORS: dict[str, int] = {
 _SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def size(count: int) -> str:
-    """Render a number of bytes with its unit: ``1.5 MiB``."""
+def size(count: int, byte_unit: str = "bytes") -> str:
+    """Render a number of bytes with its unit: ``1.5 MiB``, below 1 KiB with ``byte_unit``."""
     value = float(count)
     for unit in _SIZES:
         if value < 1024 or unit == _SIZES[-1]:
             break
         value /= 1024
-    return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+    return f"{count} {byte_unit}" if unit == _SIZES[0] else f"{value:.1f} {unit}"
 
 
 def parse_size(text: str) -> int | None:

@@ -19,5 +19,12 @@ def test_a_size_has_a_binary_unit():
     assert (size(12), size(3 << 19)) == ("12 bytes", "1.5 MiB")
 
 
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 * 1024**3, "3.0 GiB")]
+)
+def test_sizes_are_in_powers_of_1024(count, text):
+    assert size(count, "B") == text
+
+
 def test_a_number_has_five_digits_and_other_values_are_text():
     assert (number(1 / 3), number(7), number(True)) == ("0.33333", "7", "True")
