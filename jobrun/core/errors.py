@@ -12,8 +12,6 @@ from typing import ClassVar, Literal, Self
 
 from msgspec import Struct
 
-from jobrun.core.codes import Code
-
 
 class Fault(Struct, frozen=True):
     """One thing that is wrong: its place, what is wrong, and how to fix it.
@@ -28,7 +26,7 @@ class Fault(Struct, frozen=True):
         severity: A warning does not fail a command.
     """
 
-    code: Code
+    code: str
     message: str
     mend: str = ""
     where: Origin | None = None
@@ -54,7 +52,7 @@ class JobrunError(Exception):
     @classmethod
     def of(
         cls,
-        code: Code,
+        code: str,
         message: str,
         mend: str = "",
         *,

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from jobrun.core.codes import Code
-
 FileFormat = Literal["npy", "npz", "hdf5", "csv", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 
@@ -42,7 +40,7 @@ def suffix_of(path: str) -> str:
 class Misfit(NamedTuple):
     """Why a file cannot be read or written under its name, as parts of a fault."""
 
-    code: Code
+    code: str
     message: str
     mend: str
 
