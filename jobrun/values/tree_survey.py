@@ -61,6 +61,11 @@ def survey(tree: Any) -> Survey | None:
     Otherwise the tree is in boundary form, whose arrays own dense memory, and is made of classes
     that a checkpoint can hold. A part that cannot be kept for what is in it is refused by a save.
     """
+    try:
+        classes = _traverse_unshared(tree)
+        return None if classes is None else Survey(frozenset(classes), True, 0)
+    except _SharedPartsError:
+        pass
     parts: dict[int, Any] = {}
     references: Tally[int] = Tally()
     classes = _traverse(tree, parts, references)
@@ -71,6 +76,52 @@ def survey(tree: Any) -> Survey | None:
     mutable = frozenset(filter(_is_mutable, classes))
     is_exclusive = _is_exclusive(parts, references, mutable)
     return Survey(frozenset(classes), is_exclusive, references[id(tree)])
+
+
+class _SharedPartsError(Exception):
+    """More than one reference leads to a part of a tree, from inside or outside."""
+
+
+def _traverse_unshared(tree: Any) -> set[type] | None:
+    """Collect the classes of a tree to each of whose parts one reference leads, its container's.
+
+    No part needs to be looked up then: none is met twice.
+
+    Raises:
+        _SharedPartsError: There is a part with more references, or an immutable one that has parts.
+    """
+    classes = {type(tree)}
+    if not (type(tree) in _CONTAINERS or _is_traversed(type(tree))):
+        return None
+    level: list[Any] = [tree]
+    for _ in range(_MOST_DEPTH):
+        below = gc.get_referents(*level)
+        new = set(map(type, below)) - _SCALARS
+        if not new:
+            return classes
+        roles = {kind: _role(kind) for kind in new}
+        if None in roles.values():
+            return None
+        classes |= new
+        if "named" in roles.values():
+            named = {part for part in below if roles.get(type(part)) == "named"}
+            if not all(map(_is_known_by_name, named)):
+                raise _SharedPartsError
+        mutable = frozenset(filter(_is_mutable, new))
+        if not _IMMUTABLE.isdisjoint(new) and not all(
+            _SCALARS.issuperset(map(type, part)) for part in below if type(part) in _IMMUTABLE
+        ):
+            raise _SharedPartsError
+        # The list and the tree are all that refers to each.
+        below = [part for part in below if type(part) in mutable]
+        if not all(map((_LISTED + 1).__ge__, map(sys.getrefcount, below))):
+            raise _SharedPartsError
+        if np.ndarray in new and not all(map(_is_settled, below)):
+            return None
+        level = [part for part in below if roles[type(part)] == "node"]
+        if not level:
+            return classes
+    return None
 
 
 def _traverse(tree: Any, parts: dict[int, Any], references: Tally[int]) -> set[type] | None:
