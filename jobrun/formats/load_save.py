@@ -34,9 +34,9 @@ from jobrun.formats import npy as arrays
 from jobrun.formats.csv_header import DELIMITERS
 from jobrun.formats.headers import HDF5, require_file, split_field_name
 from jobrun.formats.rows import extract_field, open_rows
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value
 from jobrun.values.container_flattening import describe_tree, is_tree
+from jobrun.values.kinds.counter import Counter
 
 Array = np.ndarray[Any, Any]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 _Array = np.ndarray[Any, Any]
 _MODES = ("constant", "edge", "reflect", "symmetric", "wrap")

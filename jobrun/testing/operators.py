@@ -38,7 +38,7 @@ from jobrun.ops.abstract_values import (
 from jobrun.ops.definition import MANY, OpDef
 from jobrun.ops.operator_table import implementation
 from jobrun.runtime.codegen.compiler import evaluate
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 # Parameters of numpy's functions through which a call would reach into memory, code, or an array
 # that is not its own.

@@ -34,9 +34,9 @@ from jobrun.spec.load import LoadedSpec
 from jobrun.tools.inspection import Inspection, inspect
 from jobrun.tools.lazy_blobs import StoredEpoch, StoredNode, open_node
 from jobrun.tools.runs.metrics import read_metrics
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.compare import find_difference
+from jobrun.values.kinds.counter import Counter
 
 _File = tuple[str, str]
 

@@ -41,7 +41,7 @@ from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.saved_progress import Patience, Progress, from_json
 from jobrun.runner.start_or_resume import match_hash_seed
 from jobrun.tools.inspection import dtype_name, render_structure, value_text
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 READER = "readers/"
 _DRIFT = 5

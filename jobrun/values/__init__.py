@@ -1,11 +1,9 @@
 """Define the values of blobs: their kinds, copies, comparison and sharing.
 
-- ``blob_kinds``: which values there are. ``atomic_counter``: counters. ``structured_dtypes``:
-  dtypes with fields. ``axis_order``: how arrays lie in memory.
-  ``container_flattening``, ``dataclasses_and_tuples``: trees of them.
+- ``blob_kinds``: which values there are. ``kinds``: what each of them is made of.
+- ``axis_order``: how arrays lie in memory. ``container_flattening``: trees of values.
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
-- ``object_state``: states of objects. ``pytorch``: tensors and modules. ``estimators``: objects as
-  in scikit-learn.
+- ``object_state``: states of objects. ``estimators``: objects as in scikit-learn.
 - ``copies``: copies that share no memory. ``compare``: whether and how two values differ.
   ``shared_parts``: memory, generators and objects that two values share; ``overlapping_arrays``:
   arrays of one value. ``left_out_attributes``: what adapters leave out.

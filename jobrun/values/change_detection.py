@@ -22,23 +22,23 @@ from msgspec import Struct, field
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.text.big_integers import integers_in_hex, key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values.adapters.registry import Path, UnboundValue, find_adapter
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value
 from jobrun.values.compare import find_difference, same_bits
 from jobrun.values.copies import detach
+from jobrun.values.kinds import record as records
+from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.counter import Counter
+from jobrun.values.kinds.scalar import NUMBERS, SCALARS
+from jobrun.values.kinds.structured_dtype import is_structured_scalar, read_only_row, value_bytes
+from jobrun.values.kinds.tensor import is_module
 from jobrun.values.object_state import class_name, take_state
-from jobrun.values.pytorch import is_module
 from jobrun.values.shared_parts import find_common_part, mutable_parts
-from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row, value_bytes
 from jobrun.values.tree_survey import survey
 
 _PROTOCOL = 5
 _SAMPLED_ABOVE_BYTES = 1 << 20
 _SAMPLE_ITEMS = 4096
-_NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
-_FIXED: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
 class Loan(Struct):
@@ -154,7 +154,7 @@ class _WritableError(Exception):
 
 def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
     kind = type(value)
-    if kind in _FIXED:
+    if kind in SCALARS:
         return value
     if id(value) in met:
         return met[id(value)]
@@ -173,7 +173,7 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
     adapter = find_adapter(kind)
     if adapter is not None and adapter.immutable:
         return value
-    if pytorch.is_tensor(value) or (adapter is not None and adapter.make is not None):
+    if tensors.is_tensor(value) or (adapter is not None and adapter.make is not None):
         raise _WritableError
     if kind in trees.TREE_KINDS or trees.is_record(value):
         return _container(value, path, loan, met)
@@ -187,22 +187,22 @@ def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Val
     made: Any
     if type(value) is list:
         made = met[id(value)] = []
-        if _FIXED.issuperset(map(type, value)):
+        if SCALARS.issuperset(map(type, value)):
             made += value
         else:
             made += [_lent(one, (*path, str(at)), loan, met) for at, one in enumerate(value)]
     elif type(value) is tuple:
         return tuple([_lent(one, (*path, str(at)), loan, met) for at, one in enumerate(value)])
     elif trees.is_record(value):
-        items = dataclasses_and_tuples.record_items(value)
-        name, form = dataclasses_and_tuples.class_and_form(value)
+        items = records.record_items(value)
+        name, form = records.class_and_form(value)
         if form == "tuple":
             lent = {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
-            return trees.require_imported(dataclasses_and_tuples.make_named_tuple(name, lent), path)
+            return trees.require_imported(records.make_named_tuple(name, lent), path)
         made = met[id(value)] = trees.require_imported(
-            dataclasses_and_tuples.begin_dataclass(name, list(items)), path
+            records.begin_dataclass(name, list(items)), path
         )
-        dataclasses_and_tuples.fill_fields(
+        records.fill_fields(
             made, {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
         )
     else:
@@ -220,7 +220,7 @@ def _inside(container: Any) -> list[Any]:
     if type(container) is list:
         return list(container)
     is_dict = isinstance(container, dict)
-    named = container if is_dict else dataclasses_and_tuples.record_items(container)
+    named = container if is_dict else records.record_items(container)
     found = [part for item in named.items() for part in item]
     more = getattr(container, "__dict__", None)
     return [*found, *(part for item in more.items() for part in item)] if more else found
@@ -235,7 +235,9 @@ def _difference(container: Any, before: list[Any]) -> Path | None:
         return ()
     step = 1 if type(container) is list else 2
     for at, (one, other) in enumerate(zip(now, before, strict=True)):
-        if one is other or (type(one) is type(other) and type(one) in _FIXED and _same(one, other)):
+        if one is other or (
+            type(one) is type(other) and type(one) in SCALARS and _same(one, other)
+        ):
             continue
         return (str(at),) if step == 1 else (str(before[at - at % 2]),)
     return None
@@ -296,7 +298,7 @@ def sample_items(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _counts_changes(value: Any) -> bool:
-    torch = pytorch.loaded_torch()
+    torch = tensors.loaded_torch()
     kinds = [
         getattr(getattr(torch, "nn", None), "Module", None),
         getattr(getattr(torch, "optim", None), "Optimizer", None),
@@ -307,11 +309,11 @@ def _counts_changes(value: Any) -> bool:
 def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
     """Add a value to the digest by which changes of an object are detected."""
     kind = type(value)
-    if pytorch.is_tensor(value):
+    if tensors.is_tensor(value):
         if reading.counts:
             _say(content, value.data_ptr(), value._version, value.shape)
             return
-        (value,) = pytorch.to_arrays([value])
+        (value,) = tensors.to_arrays([value])
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         _say(content, value.dtype, value.shape)
         array = np.asarray(value)
@@ -338,14 +340,14 @@ def _feed_items(content: Any, value: Any, reading: _Reading, around: set[int]) -
     is_record = trees.is_record(value)
     if isinstance(value, list | tuple) and not is_record:
         _say(content, type(value), len(value))
-        if _NUMBERS.issuperset(map(type, value)):
+        if NUMBERS.issuperset(map(type, value)):
             # Version 2 has no references, of which there may be more another time.
             content.update(marshal.dumps(list(value), 2))
             return
         for one in value:
             _feed(content, one, reading, around)
         return
-    named = dataclasses_and_tuples.record_items(value) if is_record else value
+    named = records.record_items(value) if is_record else value
     _say(content, type(value), len(named))
     for key, one in named.items():
         _say(content, key)

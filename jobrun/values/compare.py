@@ -13,13 +13,13 @@ import numpy as np
 
 from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import Path, UnsavableError
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order, gap_strides
 from jobrun.values.blob_kinds import Value, describe, kind_of
 from jobrun.values.container_flattening import Parts
 from jobrun.values.directory_archive import is_archive, without_times
+from jobrun.values.kinds.counter import Counter
+from jobrun.values.kinds.structured_dtype import same_dtype, value_bytes
 from jobrun.values.object_state import ObjectState
-from jobrun.values.structured_dtypes import same_dtype, value_bytes
 
 # So many bytes of two arrays are compared at a time, of dtypes whose items are the bytes in them.
 _PORTION_BYTES = 1 << 20

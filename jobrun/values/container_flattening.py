@@ -19,7 +19,6 @@ from msgspec import Struct, field
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.text.big_integers import is_long, key_text
-from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values.adapters.reduce_protocol import attribute_tree
 from jobrun.values.adapters.registry import (
     Adapter,
@@ -38,10 +37,12 @@ from jobrun.values.adapters.registry import (
     make_adapted,
     take_tree,
 )
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import copy_with_strides, has_gaps
+from jobrun.values.kinds import record as records
+from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.counter import Counter
+from jobrun.values.kinds.structured_dtype import is_structured_scalar
 from jobrun.values.overlapping_arrays import Layout, Pair, common_layouts, find_overlapping, lay_out
-from jobrun.values.structured_dtypes import is_structured_scalar
 
 Value = Any
 # Leaves by their path: the names of the keys and the numbers of the items on the way.
@@ -103,20 +104,17 @@ def is_tree(value: Value) -> bool:
         return True
     if kind in _SINGLE:
         return False
-    return is_record(value) or pytorch.is_tensor(value) or is_adapted(value)
+    return is_record(value) or tensors.is_tensor(value) or is_adapted(value)
 
 
 def is_record(value: Value) -> bool:
     """Return whether a container is flattened by named fields: a named tuple or dataclass."""
-    return (
-        dataclasses_and_tuples.record_form(type(value)) is not None
-        or type(value) is dataclasses_and_tuples.UnboundRecord
-    )
+    return records.record_form(type(value)) is not None or type(value) is records.UnboundRecord
 
 
 def unbound_classes(value: Value) -> list[str]:
     """List the classes, by name, of values in a container that are not imported."""
-    if not dataclasses_and_tuples.exist_unbound():
+    if not records.exist_unbound():
         return []
     found: dict[str, None] = {}
     seen: set[int] = set()
@@ -127,7 +125,7 @@ def unbound_classes(value: Value) -> list[str]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if type(one) in (dataclasses_and_tuples.UnboundRecord, UnboundValue):
+        if type(one) in (records.UnboundRecord, UnboundValue):
             found[one.class_name] = None
         if type(one) in _DICT_NAMES:
             rest += one.values()
@@ -136,7 +134,7 @@ def unbound_classes(value: Value) -> list[str]:
         elif type(one) in (list, tuple):
             rest += one
         elif is_record(one):
-            rest += dataclasses_and_tuples.record_items(one).values()
+            rest += records.record_items(one).values()
         elif type(one) is UnboundValue:
             rest += [one.tree, one.rest]
         elif type(one) is np.ndarray and not one.dtype.hasobject:
@@ -165,7 +163,7 @@ def require_imported(record: Any, path: Path) -> Any:
     Raises:
         TaskFailedError: E249, its class is not loaded.
     """
-    if type(record) is not dataclasses_and_tuples.UnboundRecord:
+    if type(record) is not records.UnboundRecord:
         return record
     raise unbound_class_error(record.class_name, "/".join(path))
 
@@ -242,8 +240,8 @@ def describe_tree(value: Value) -> str:
         return f"bytes, {len(value)} of them"
     if is_record(value):
         form, count = (
-            dataclasses_and_tuples.record_form(type(value)),
-            len(dataclasses_and_tuples.record_items(value)),
+            records.record_form(type(value)),
+            len(records.record_items(value)),
         )
         kind = "named tuple" if form == "tuple" else "dataclass"
         title = value.title if form is None else f"{kind} {type(value).__qualname__}"
@@ -252,7 +250,7 @@ def describe_tree(value: Value) -> str:
         return f"{type(value).__name__} of {len(value)}"
     if type(value) is UnboundValue:
         return f"{value.class_name.partition(':')[2]} whose class is not loaded"
-    if not pytorch.is_tensor(value):
+    if not tensors.is_tensor(value):
         return _describe_adapted(value)
     dtype = str(value.dtype).partition(".")[2]
     return f"{dtype} tensor of shape {tuple(value.shape)}"
@@ -292,7 +290,7 @@ class _Flattener(Struct):
 
     def parts(self, structure: Any) -> Parts:
         """Return the leaves of a container and this structure, with tensors as arrays."""
-        arrays = pytorch.to_arrays(tensor for _, tensor in self.tensors)
+        arrays = tensors.to_arrays(tensor for _, tensor in self.tensors)
         found = dict(zip((path for path, _ in self.tensors), arrays, strict=True))
         leaves = {path: found.get(path, leaf) for path, leaf in self.leaves.items()}
         pairs = find_overlapping(leaves, self.held, identical=False)
@@ -325,11 +323,11 @@ class _Flattener(Struct):
             self.adapted = True
             return {"named": take_tree(adapter, value, path)}
         key: Any = id(value)
-        if pytorch.is_tensor(value):
-            why = pytorch.explain_unsavable(value)
+        if tensors.is_tensor(value):
+            why = tensors.explain_unsavable(value)
             if why:
                 raise UnsavableError(path, why)
-            key = pytorch.memory_key(value) or key
+            key = tensors.memory_key(value) or key
         if key in self.met:
             if self.met[key] in self.unfinished:
                 raise UnsavableError(path, f"a {kind.__qualname__} that contains itself")
@@ -343,9 +341,9 @@ class _Flattener(Struct):
 
     def _node(self, value: Value, path: Path, taken: set[str] | None) -> Any:
         kind = type(value)
-        if pytorch.is_tensor(value):
+        if tensors.is_tensor(value):
             self.tensors.append((path, value))
-            facts = pytorch.tensor_facts(value, gaps=self.gaps or self.depth > 0)
+            facts = tensors.tensor_facts(value, gaps=self.gaps or self.depth > 0)
             if 0 in facts.get("strides", ()):
                 raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
             return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
@@ -476,13 +474,13 @@ class _Flattener(Struct):
             raise UnsavableError(path[:-2], what) from error
 
     def _record(self, value: Any, path: Path, taken: set[str]) -> Any:
-        name, kind = dataclasses_and_tuples.class_and_form(value)
-        if type(value) is not dataclasses_and_tuples.UnboundRecord:
-            why = dataclasses_and_tuples.explain_unsavable(value)
+        name, kind = records.class_and_form(value)
+        if type(value) is not records.UnboundRecord:
+            why = records.explain_unsavable(value)
             if why:
                 raise UnsavableError(path, why)
         items = []
-        for field_name, item in dataclasses_and_tuples.record_items(value).items():
+        for field_name, item in records.record_items(value).items():
             at = _free(field_name, taken)
             taken.add(at)
             node = self.node(item, (*path, at))
@@ -607,7 +605,7 @@ class _Unflattener(Struct):
         if "strides" in form:
             return copy_with_strides(value, form["strides"])
         if "tensor" in form:
-            return pytorch.from_array(value, form["tensor"], place=self.place)
+            return tensors.from_array(value, form["tensor"], place=self.place)
         return _SEQUENCES[form["packed"]](value.tolist())
 
     def _record(self, node: Any, path: Path) -> Any:
@@ -615,13 +613,11 @@ class _Unflattener(Struct):
         items = node["tuple" if is_tuple else "fields"]
         made = None
         if not is_tuple:
-            made = self.made[path] = dataclasses_and_tuples.begin_dataclass(
-                name, [one for one, *_ in items]
-            )
+            made = self.made[path] = records.begin_dataclass(name, [one for one, *_ in items])
         values = {one: self.value(part, (*path, *(at or [one]))) for one, part, *at in items}
         if is_tuple:
-            return dataclasses_and_tuples.make_named_tuple(name, values)
-        dataclasses_and_tuples.fill_fields(made, values)
+            return records.make_named_tuple(name, values)
+        records.fill_fields(made, values)
         return made
 
     def _adapted(self, node: Any, path: Path) -> Any:

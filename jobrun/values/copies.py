@@ -12,7 +12,6 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
 from jobrun.values.blob_kinds import (
     MOST_DIMENSIONS,
@@ -25,6 +24,7 @@ from jobrun.values.blob_kinds import (
 )
 from jobrun.values.compare import require_adapted
 from jobrun.values.file_memory import is_whole_file
+from jobrun.values.kinds.counter import Counter
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}
 # Of numpy's, immutable as well.

@@ -16,11 +16,10 @@ import numpy as np
 from msgspec import Struct
 
 from jobrun.values import container_flattening as trees
-from jobrun.values import pytorch
 from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
-
-_PLAIN: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
+from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.scalar import NUMBERS
 
 
 class ObjectState(Struct, frozen=True):
@@ -52,7 +51,7 @@ _STATEFUL = _Accessors(lambda one: one.state_dict(), lambda one, tree: one.load_
 _PYTHON = _Accessors(lambda one: one.getstate(), lambda one, tree: one.setstate(tree))
 _LEGACY = _Accessors(lambda one: one.get_state(legacy=False), lambda one, tree: one.set_state(tree))
 _TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state(tree))
-_MODULE = _Accessors(pytorch.module_state, pytorch.set_module_state)
+_MODULE = _Accessors(tensors.module_state, tensors.set_module_state)
 _ESTIMATOR = _Accessors(estimator_state, set_estimator_state)
 
 
@@ -121,7 +120,7 @@ def put_state(value: Any, state: ObjectState) -> None:
 
 def _find_accessors(value: Any) -> _Accessors | None:
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in NUMBERS:
         return None
     adapter = find_object_adapter(value)
     if adapter is not None:
@@ -129,14 +128,14 @@ def _find_accessors(value: Any) -> _Accessors | None:
     if callable(getattr(kind, "state_dict", None)) and callable(
         getattr(kind, "load_state_dict", None)
     ):
-        return _MODULE if pytorch.is_module(value) else _STATEFUL
+        return _MODULE if tensors.is_module(value) else _STATEFUL
     if kind is random.Random:
         return _PYTHON
     if kind is random_class("Generator"):
         return _NUMPY
     if kind is random_class("RandomState"):
         return _LEGACY
-    torch = pytorch.loaded_torch()
+    torch = tensors.loaded_torch()
     if torch is not None and kind is getattr(torch, "Generator", None):
         return _TORCH
     return _ESTIMATOR if is_estimator(value) else None

@@ -15,20 +15,21 @@ import numpy as np
 
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import dataclasses_and_tuples, pytorch
 from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import find_adapter
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.estimators import is_estimator
+from jobrun.values.kinds import record as records
+from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.counter import Counter
+from jobrun.values.kinds.scalar import SCALARS
+from jobrun.values.kinds.structured_dtype import is_structured_scalar
 from jobrun.values.overlapping_arrays import Memory, Pair, Path, can_see, held_memory
-from jobrun.values.structured_dtypes import is_structured_scalar
 
 # So deep, and at so many things, is looked for what an object holds.
 _MOST_DEPTH = 12
 _MOST_THINGS = 20_000
-_PLAIN = frozenset({str, bytes, bool, int, float, complex, type(None)})
 _PASSED = (type, ModuleType, np.generic, FunctionType, BuiltinFunctionType, MethodType)
-_SKIPPED = (type, ModuleType, str, bytes, bool, int, float, complex, np.ndarray, np.generic)
+_SKIPPED = (*SCALARS, type, ModuleType, np.ndarray, np.generic)
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
@@ -121,9 +122,8 @@ def _inside(thing: Any) -> Iterable[tuple[str, Any]]:
 
 def _is_passed_over(thing: Any) -> bool:
     return (
-        thing is None
-        or isinstance(thing, _SKIPPED)
-        or pytorch.is_tensor(thing)
+        isinstance(thing, _SKIPPED)
+        or tensors.is_tensor(thing)
         or (callable(thing) and not objects.is_object(thing))
     )
 
@@ -173,14 +173,14 @@ def _memory(place: Path, thing: Any) -> Iterable[Memory]:
     if isinstance(thing, np.ndarray) or is_structured_scalar(thing):
         array = np.asarray(thing)
         return (Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
-    if not pytorch.is_tensor(thing):
+    if not tensors.is_tensor(thing):
         return held_memory(place, thing)
     if thing.device.type != "cpu":
         return ()
     tensor = thing.detach()
-    if not tensor.numel() or pytorch.explain_unsavable(tensor):
+    if not tensor.numel() or tensors.explain_unsavable(tensor):
         return ()
-    return [Memory(place, array) for array in pytorch.to_arrays([tensor])]
+    return [Memory(place, array) for array in tensors.to_arrays([tensor])]
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
@@ -192,7 +192,7 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
         place, thing = rest.pop()
         is_memory = isinstance(thing, np.ndarray | Counter) or is_structured_scalar(thing)
         inside: Iterable[tuple[Any, Any]]
-        if is_memory or pytorch.is_tensor(thing):
+        if is_memory or tensors.is_tensor(thing):
             yield place, thing
             if type(thing) is np.ndarray and thing.dtype.hasobject and id(thing) not in seen:
                 seen.add(id(thing))
@@ -201,11 +201,11 @@ def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
             continue
         if type(thing) in (list, tuple):
             # Long lists of numbers are passed over quickly.
-            inside = () if _PLAIN.issuperset(map(type, thing)) else enumerate(thing)
+            inside = () if SCALARS.issuperset(map(type, thing)) else enumerate(thing)
         elif isinstance(thing, dict):
-            inside = () if _PLAIN.issuperset(map(type, thing.values())) else thing.items()
+            inside = () if SCALARS.issuperset(map(type, thing.values())) else thing.items()
         elif trees.is_record(thing):
-            inside = dataclasses_and_tuples.record_items(thing).items()
+            inside = records.record_items(thing).items()
         elif (adapter := find_adapter(type(thing))) is None:
             continue
         elif adapter.immutable:
@@ -237,7 +237,11 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
             for step, part in _attributes(thing):
                 kind = type(part)
                 is_row = is_structured_scalar(part)
-                if kind in _PLAIN or id(part) in seen or (issubclass(kind, _PASSED) and not is_row):
+                if (
+                    kind in SCALARS
+                    or id(part) in seen
+                    or (issubclass(kind, _PASSED) and not is_row)
+                ):
                     continue
                 count += 1
                 if count > _MOST_THINGS:
@@ -246,7 +250,7 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
                 seen.add(id(part))
                 kept.append(part)
                 at = (*place, key_text(step))
-                if is_row or isinstance(part, np.ndarray) or pytorch.is_tensor(part):
+                if is_row or isinstance(part, np.ndarray) or tensors.is_tensor(part):
                     yield at, part
                     gradient = getattr(part, "grad", None)
                     if gradient is not None:

@@ -15,13 +15,12 @@ import xxhash
 
 from jobrun.core.text.big_integers import integers_in_hex
 from jobrun.values import container_flattening as trees
-from jobrun.values import pytorch
 from jobrun.values.adapters.registry import UnboundValue, class_name, find_adapter
-from jobrun.values.atomic_counter import Counter
-from jobrun.values.dataclasses_and_tuples import class_and_form, record_items
+from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.counter import Counter
+from jobrun.values.kinds.record import class_and_form, record_items
+from jobrun.values.kinds.scalar import NUMBERS, SCALARS
 
-_NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
-_SCALARS: frozenset[type] = _NUMBERS | {str, bytes}
 _SEQUENCES = (list, tuple)
 
 
@@ -53,7 +52,7 @@ class _Words:
     def add(self, value: Any) -> None:
         """Describe a value in the container, and all that is in it."""
         kind = type(value)
-        if kind in _SCALARS:
+        if kind in SCALARS:
             self._words.append(value)
         elif kind is Counter:
             self._words += ("Counter", value.value)
@@ -61,7 +60,7 @@ class _Words:
             self._add_items(value)
         elif isinstance(value, np.generic):
             self._words += ("numpy", kind.__name__, value.dtype.str)
-        elif pytorch.is_tensor(value):
+        elif tensors.is_tensor(value):
             self._words += ("tensor", str(value.dtype), tuple(value.shape))
         elif _is_made_again(value):
             self._add_items(value)
@@ -77,7 +76,7 @@ class _Words:
             self._words += ("array", value.dtype.str, value.shape)
         elif kind in _SEQUENCES:
             self._words += (kind.__name__, len(value))
-            if _NUMBERS.issuperset(map(type, value)):
+            if NUMBERS.issuperset(map(type, value)):
                 # Version 2 has no references, of which there may be more another time.
                 numbers = marshal.dumps(list(value), 2)
                 self._words.append(xxhash.xxh3_128_hexdigest(numbers))

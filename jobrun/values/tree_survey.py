@@ -22,11 +22,11 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import Struct
 
-from jobrun.values import dataclasses_and_tuples as records
 from jobrun.values.adapters.registry import find_adapter, find_name
 from jobrun.values.axis_order import is_dense
+from jobrun.values.kinds import record as records
+from jobrun.values.kinds.scalar import SCALARS
 
-_SCALARS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _CONTAINERS: frozenset[type] = frozenset({list, dict, tuple, set, frozenset, deque, defaultdict})
 # A load makes another one at each place, so nothing depends on who refers to them.
 _IMMUTABLE: frozenset[type] = frozenset({tuple, frozenset})
@@ -83,7 +83,7 @@ class _SharedPartsError(Exception):
 
 
 def _traverse_unshared(tree: Any) -> set[type] | None:
-    """Collect the classes of a tree to each of whose parts one reference leads, its container's.
+    """Collect the classes of a tree in which each part has one reference, its container's.
 
     No part needs to be looked up then: none is met twice.
 
@@ -96,7 +96,7 @@ def _traverse_unshared(tree: Any) -> set[type] | None:
     level: list[Any] = [tree]
     for _ in range(_MOST_DEPTH):
         below = gc.get_referents(*level)
-        new = set(map(type, below)) - _SCALARS
+        new = set(map(type, below)) - SCALARS
         if not new:
             return classes
         roles = {kind: _role(kind) for kind in new}
@@ -109,7 +109,7 @@ def _traverse_unshared(tree: Any) -> set[type] | None:
                 raise _SharedPartsError
         mutable = frozenset(filter(_is_mutable, new))
         if not _IMMUTABLE.isdisjoint(new) and not all(
-            _SCALARS.issuperset(map(type, part)) for part in below if type(part) in _IMMUTABLE
+            SCALARS.issuperset(map(type, part)) for part in below if type(part) in _IMMUTABLE
         ):
             raise _SharedPartsError
         # The list and the tree are all that refers to each.
@@ -134,14 +134,14 @@ def _traverse(tree: Any, parts: dict[int, Any], references: Tally[int]) -> set[t
     classes = {kind}
     for _ in range(_MOST_DEPTH):
         below = gc.get_referents(*level)
-        new = set(map(type, below)) - _SCALARS
+        new = set(map(type, below)) - SCALARS
         if not new:
             return classes
         roles = {kind: _role(kind) for kind in new}
         if None in roles.values():
             return None
         classes |= new
-        below = [part for part in below if type(part) not in _SCALARS]
+        below = [part for part in below if type(part) not in SCALARS]
         if "named" in roles.values():
             named = {
                 id(part): part
@@ -219,7 +219,7 @@ def _may_be_met_again(part: Any) -> bool:
     if kind in (list, dict, np.ndarray) or isinstance(part, np.generic):
         return True
     if kind in _CONTAINERS:
-        return _SCALARS.issuperset(map(type, part))
+        return SCALARS.issuperset(map(type, part))
     if records.record_form(kind) is not None:
         return records.record_form(kind) == "fields"
     adapter = find_adapter(kind)
@@ -246,7 +246,7 @@ def _is_pickled_plainly(kind: type) -> bool:
     if kind in (np.ndarray, set):
         # Their memory, and the order in which a set grows, are not in a pickle.
         return False
-    if kind in _CONTAINERS or kind in _SCALARS or issubclass(kind, np.generic):
+    if kind in _CONTAINERS or kind in SCALARS or issubclass(kind, np.generic):
         return True
     adapter = find_adapter(kind)
     if adapter is not None and adapter.immutable:

@@ -7,7 +7,7 @@ import pytest
 
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.formats.load_save import read_member, write_members
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 ARRAY = np.arange(6.0).reshape(2, 3)
 

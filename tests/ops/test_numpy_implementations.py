@@ -17,7 +17,7 @@ from jobrun.ops.numpy_implementations import (
     to_float,
     to_int,
 )
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from tests.support.tables import each_case
 
 

@@ -20,9 +20,9 @@ from jobrun.session.base import RunContext
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.spec.dump import dump_tree
 from jobrun.spec.load import LoadedSpec, load_spec
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import describe
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from tests.support.expression_models import rendered
 from tests.support.reference import Count, Outcome, run_reference
 

@@ -15,7 +15,7 @@ from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 RECORD = np.dtype(
     {

@@ -18,7 +18,7 @@ import numpy as np
 
 from jobrun.checkpoint.hdf5.digest_blocks import BLOCK_BYTES
 from jobrun.checkpoint.hdf5.file_layout import ALIGNMENT, PAGE, PAGED_BYTES
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 Array = np.ndarray[Any, Any]
 _RECORD = np.dtype(

@@ -23,7 +23,7 @@ from jobrun.ops.abstract_values import (
 )
 from jobrun.ops.definition import OpDef, kind, wrong_kind
 from jobrun.ops.operator_table import implementation
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from tests.support.thinning import examples
 
 QUICK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))

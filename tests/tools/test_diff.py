@@ -23,7 +23,7 @@ from jobrun.tools.diff import (
 )
 from jobrun.tools.inspection import inspect
 from jobrun.tools.lazy_blobs import find_stored_epoch
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from tests.support.sample_runs import make_run
 
 

@@ -22,7 +22,7 @@ from jobrun.tools.export import copy_epoch, export
 from jobrun.tools.inspection import inspect
 from jobrun.tools.lazy_blobs import StoredEpoch, find_stored_epoch
 from jobrun.tools.runs.metrics import read_metrics
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from tests.support.sample_runs import SPEC, make_run
 
 VALUES = {

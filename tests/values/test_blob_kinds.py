@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from jobrun.core.errors import TaskFailedError
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import check_storable, kind_of, require_storable, size_bytes
 from jobrun.values.compare import same_bits
 from jobrun.values.copies import boundary_form, detach
+from jobrun.values.kinds.counter import Counter
 from tests.support.tables import each_case
 
 RECORD = np.dtype([("a", "<i4"), ("b", ">f8")], align=True)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import (
     describe_tree,
@@ -16,6 +15,7 @@ from jobrun.values.container_flattening import (
     unflatten,
 )
 from jobrun.values.copies import detach
+from jobrun.values.kinds.counter import Counter
 from tests.support.tables import each_case
 
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import numpy as np
 
-from jobrun.values import atomic_counter
 from jobrun.values.copies import detach
+from jobrun.values.kinds import counter as atomic_counter
 from jobrun.values.structure_digest import digest_structure
 from tests.support.tables import each_case
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jobrun
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from jobrun.values.tree_survey import survey
 
 

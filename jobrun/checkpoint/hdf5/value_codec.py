@@ -18,10 +18,10 @@ from jobrun.checkpoint.hdf5.dtypes import (
     storage_dtype,
 )
 from jobrun.core.errors import TaskFailedError
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import AxisOrder, axis_order, empty_in_order
 from jobrun.values.blob_kinds import Kind, Value, kind_of, require_storable
 from jobrun.values.copies import object_copy_error
+from jobrun.values.kinds.counter import Counter
 
 Array = np.ndarray[Any, Any]
 _KINDS = frozenset(get_args(Kind))

@@ -30,9 +30,9 @@ from jobrun.graph.steps import STATE_DIRS
 from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.blob_kinds import Value, kind_of
 from jobrun.values.file_memory import allocate_in_file
+from jobrun.values.kinds.structured_dtype import same_dtype
+from jobrun.values.kinds.tensor import GRADIENTS, are_same_memory, is_module, require_torch
 from jobrun.values.object_state import ObjectState
-from jobrun.values.pytorch import GRADIENTS, are_same_memory, is_module, require_torch
-from jobrun.values.structured_dtypes import same_dtype
 
 # The name of the dataset, a piece of memory, and the digest of the bytes loaded into it.
 _Piece = tuple[str, Bytes, bytes]

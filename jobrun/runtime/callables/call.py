@@ -36,7 +36,6 @@ from jobrun.runtime.snapshots.kept_references import (
     find_kept,
     is_watched,
 )
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import (
     PLAIN_KINDS,
     Value,
@@ -53,8 +52,9 @@ from jobrun.values.container_flattening import (
     unbound_classes,
 )
 from jobrun.values.copies import detach, lives_on, take_over
+from jobrun.values.kinds.counter import Counter
+from jobrun.values.kinds.structured_dtype import is_structured_scalar, read_only_row
 from jobrun.values.shared_parts import mutable_parts
-from jobrun.values.structured_dtypes import is_structured_scalar, read_only_row
 from jobrun.values.tree_survey import survey
 
 Getter = Callable[[Frame], Any]

@@ -15,11 +15,10 @@ import numpy as np
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.context.frame import display_name
 from jobrun.runtime.snapshots.kept_references import count_others
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value, is_object
+from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import Loan, ObjectLoan
+from jobrun.values.kinds.scalar import SCALARS
 from jobrun.values.shared_parts import find_common_part, render_place
-
-_WITHOUT_MEMORY: frozenset[type] = PLAIN_KINDS | {type(None), bytes}
 
 
 class SharedMemoryCheck:
@@ -71,7 +70,7 @@ class SharedMemoryCheck:
         fresh = {
             blob
             for at, blob in enumerate(self._outputs)
-            if type(results[at]) in _WITHOUT_MEMORY
+            if type(results[at]) in SCALARS
             or (count_others(results, at) == 0 and _owns_memory(results[at]))
         }
         returned = dict(zip(self._outputs, results, strict=True))

@@ -28,8 +28,8 @@ from jobrun.runtime.codegen.elementwise_chains import (
     is_fusible,
 )
 from jobrun.runtime.codegen.fused_kernel import FusedKernel
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
+from jobrun.values.kinds.counter import Counter
 
 BINARY: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv,

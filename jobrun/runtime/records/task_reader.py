@@ -62,10 +62,10 @@ from jobrun.runtime.records.row_iterators import (
     shuffle_order,
 )
 from jobrun.runtime.step_errors import explain_at
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.change_detection import lend
 from jobrun.values.container_flattening import is_tree
+from jobrun.values.kinds.counter import Counter
 
 Getter = Callable[[Frame], Value]
 # Files whose members may differ in length.

@@ -24,10 +24,11 @@ from msgspec import Struct, field
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values import dataclasses_and_tuples
 from jobrun.values.adapters.registry import Path, attributes_of, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
 from jobrun.values.change_detection import digest_value
+from jobrun.values.kinds import record as records
+from jobrun.values.kinds.scalar import SCALARS
 
 Parts = list[tuple[Path, Any]]
 # A workspace, by ``id``, and a blob in it.
@@ -56,7 +57,6 @@ _CALL_S = 0.0002
 # Of so few parts of an argument, samples are compared after each call.
 _FEW_PARTS = 16
 _SAVE_S = 0.001
-_WITHOUT_PARTS: frozenset[type] = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _MUTABLE: frozenset[type] = frozenset({np.ndarray, list, dict})
 
 
@@ -151,11 +151,11 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
     if kind is np.ndarray:
         parts: Iterable[tuple[Any, Any]] = enumerate(value.flat) if value.dtype.hasobject else ()
     elif kind in (list, tuple, deque):
-        parts = () if _WITHOUT_PARTS.issuperset(map(type, value)) else enumerate(value)
+        parts = () if SCALARS.issuperset(map(type, value)) else enumerate(value)
     elif isinstance(value, dict):
         parts = value.items()
     elif trees.is_record(value):
-        parts = dataclasses_and_tuples.record_items(value).items()
+        parts = records.record_items(value).items()
     elif (adapter := find_adapter(kind)) is None or adapter.immutable or adapter.by_name:
         return ()
     else:
@@ -166,10 +166,10 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
 def _is_fixed(value: Any) -> bool:
     """Return whether nothing can change a value: a number, a function, a tuple of numbers."""
     kind = type(value)
-    if kind in _WITHOUT_PARTS:
+    if kind in SCALARS:
         return True
     if kind is tuple:
-        return _WITHOUT_PARTS.issuperset(map(type, value))
+        return SCALARS.issuperset(map(type, value))
     return (
         kind not in _MUTABLE and (adapter := find_adapter(kind)) is not None and adapter.immutable
     )

@@ -27,9 +27,9 @@ from jobrun.values.change_detection import ChangeDetector
 from jobrun.values.compare import find_difference
 from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import NoteRemade, detach_state, ignore_remade, require_remakeable
+from jobrun.values.kinds.tensor import GRADIENTS
 from jobrun.values.object_state import ObjectState, class_name, put_state
 from jobrun.values.overlapping_arrays import Pair, Path, find_overlapping
-from jobrun.values.pytorch import GRADIENTS
 from jobrun.values.shared_parts import (
     find_shared_parts,
     render_place,

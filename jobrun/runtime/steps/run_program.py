@@ -36,8 +36,8 @@ from jobrun.runtime.context.frame import LEVELS, Frame
 from jobrun.runtime.context.imported_code import IMPORTED_CODE
 from jobrun.runtime.steps.data_files import require_run_directory
 from jobrun.runtime.steps.state_directory import pack_directory, restore_directory
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.blob_kinds import Value, describe
+from jobrun.values.kinds.counter import Counter
 
 Getter = Callable[[Frame], Any]
 

@@ -47,10 +47,10 @@ from jobrun.session.wire import file_messages
 from jobrun.session.wire import partition_group as partition
 from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
-from jobrun.values import pytorch
 from jobrun.values.adapters.registry import UnsavableError
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order, dense_copy, empty_in_order, flat_view, is_dense
+from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.counter import Counter
 
 Array = np.ndarray[Any, Any]
 # Fills memory with the next out-of-band bytes that follow the message.
@@ -147,7 +147,7 @@ class _Writer:
             self._listed(value)
         elif isinstance(value, np.generic):
             self._numpy(value)
-        elif pytorch.is_tensor(value):
+        elif tensors.is_tensor(value):
             self._tensor(value)
         elif trees.is_tree(value):
             self._tree(value)
@@ -234,8 +234,8 @@ class _Writer:
 
     def _tensor(self, value: Any) -> None:
         self.head += b"x"
-        self.mapping(pytorch.tensor_facts(value))
-        self.array(pytorch.to_arrays([value])[0])
+        self.mapping(tensors.tensor_facts(value))
+        self.array(tensors.to_arrays([value])[0])
 
     def _tree(self, value: Any) -> None:
         """Encode a structured container into a message, such as a dataclass or OrderedDict."""
@@ -401,7 +401,7 @@ class _Reader:
     def tensor(self) -> Any:
         """Decode a tensor of PyTorch from a message."""
         facts = self.read()
-        return pytorch.from_array(self.read(), facts)
+        return tensors.from_array(self.read(), facts)
 
     def tree(self) -> Any:
         """Decode a container, such as a list or a dataclass, from a message.

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrun.values.dataclasses_and_tuples import note_unbound
+from jobrun.values.kinds.record import note_unbound
 
 Tree = Any
 # Steps from a value to a part of it: names of keys and fields, numbers of items.

@@ -9,9 +9,9 @@ from hypothesis.extra import numpy as arrays
 from jobrun.checkpoint.hdf5.dtypes import is_longdouble, parse_dtype, storage_dtype
 from jobrun.checkpoint.hdf5.value_codec import decode, encode
 from jobrun.core.errors import TaskFailedError
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.axis_order import axis_order
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from tests.support.checkpoints import RECORD, VALUES
 from tests.support.tables import each_case
 

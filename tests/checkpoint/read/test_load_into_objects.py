@@ -10,8 +10,8 @@ from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import write_state
 from jobrun.core.errors import CheckpointError
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.tensor import GRADIENTS
 from jobrun.values.object_state import ObjectState
-from jobrun.values.pytorch import GRADIENTS
 
 # Of a few blocks, of one that shares its block with others, and not an array.
 PARTS = {

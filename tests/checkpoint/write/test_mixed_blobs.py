@@ -13,9 +13,9 @@ from jobrun.checkpoint.hdf5.dataset_names import quote_name
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import find_difference
 from jobrun.values.copies import detach
+from jobrun.values.kinds.counter import Counter
 from tests.support.mixed_blobs import TENSORS, draw_blobs, next_blobs
 from tests.support.thinning import examples, thinned
 

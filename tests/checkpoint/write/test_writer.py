@@ -24,8 +24,8 @@ from jobrun.checkpoint.write.encoder import FileEncoder
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import TaskFailedError
 from jobrun.testing.stores import RUN_ID
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from tests.support.checkpoints import VALUES
 
 NAMES = st.text(st.characters(), min_size=1, max_size=12)

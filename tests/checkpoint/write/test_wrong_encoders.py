@@ -17,8 +17,8 @@ from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID
 from jobrun.values import container_flattening as trees
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 
 ENUM = np.dtype("i8", metadata={"enum": {"RED": 0, "GREEN": 1}})
 VALUES: dict[str, Any] = {

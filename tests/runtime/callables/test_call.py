@@ -12,7 +12,7 @@ from jobrun.runtime.callables.array_audit import ArrayAudit, find_changed
 from jobrun.runtime.callables.call import call_action, read_only_view
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.testing.graphs import call, expr, steps
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from tests.support.step_bench import Bench
 
 LIBRARY = """

@@ -7,7 +7,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.codegen import coercion
 from jobrun.runtime.codegen.coercion import as_blob_value, as_bool, as_count, as_own_value
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 
 def test_a_fresh_array_is_kept_as_it_is():

@@ -5,7 +5,7 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.codegen.expressions import format_value, join_text
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from tests.support.tables import each_case
 
 

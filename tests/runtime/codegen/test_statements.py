@@ -10,8 +10,8 @@ import pytest
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen import coercion
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from tests.support.step_bench import Bench
 
 RECORD = np.dtype([("a", "<i4"), ("b", "<f8")])

@@ -18,8 +18,8 @@ from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.graph.steps import SaveState
 from jobrun.runtime.snapshots import snapshot as module
 from jobrun.runtime.snapshots.snapshot import Snapshots
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 
 NONE = {}
 

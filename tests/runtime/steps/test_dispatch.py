@@ -15,8 +15,8 @@ from jobrun.runtime.codegen.coercion import metric_number
 from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.steps.dispatch import _EFFECTS
 from jobrun.testing.graphs import expr, log, steps, text
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from tests.support.step_bench import Bench
 
 

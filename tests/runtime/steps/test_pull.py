@@ -5,8 +5,8 @@ import pytest
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.steps.pull import join_values
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from tests.support.tables import each_case
 
 F4 = np.float32

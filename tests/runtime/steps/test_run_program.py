@@ -17,7 +17,7 @@ from jobrun.runtime.context.cancel import CancelledError
 from jobrun.runtime.steps.run_program import explain_exit_code
 from jobrun.runtime.steps.state_directory import unpack_directory
 from jobrun.testing.graphs import expr, text
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 from tests.support.step_bench import Bench
 
 

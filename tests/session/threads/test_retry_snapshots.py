@@ -5,8 +5,8 @@ import numpy as np
 from jobrun.runtime.context.frame import Blobs
 from jobrun.session.threads.retry_snapshots import restore_snapshot, take_snapshot
 from jobrun.session.threads.session import copy_for_reading
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from jobrun.values.object_state import ObjectFacts
 
 

@@ -19,8 +19,8 @@ from jobrun.session.wire.codec import (
     encode_frame,
     frame_size,
 )
-from jobrun.values.atomic_counter import Counter
 from jobrun.values.compare import same_bits
+from jobrun.values.kinds.counter import Counter
 from tests.support.tables import each_case
 
 TABLE = TypeTable({OutputRef, Scope})

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 
-from jobrun.values import dataclasses_and_tuples
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import describe
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import flatten, unbound_classes, unflatten
 from jobrun.values.copies import detach
-from jobrun.values.dataclasses_and_tuples import UnboundRecord
+from jobrun.values.kinds import record as records
+from jobrun.values.kinds.record import UnboundRecord
 from tests.support.tables import each_case
 
 Pair = namedtuple("Pair", "left right")
@@ -152,7 +152,7 @@ def test_a_class_that_is_not_loaded_is_shown_without_it(monkeypatch):
 @pytest.mark.parametrize("value", [{Point(1, 5): 1, Point(2, 5): 2}, [{Point(1, 5), Point(2, 5)}]])
 def test_a_key_whose_class_is_not_loaded_is_made_when_it_is(monkeypatch, value):
     parts = flatten(value)
-    monkeypatch.setattr(dataclasses_and_tuples, "find_class", lambda _: None)
+    monkeypatch.setattr(records, "find_class", lambda _: None)
     unbound = unflatten(parts.structure, parts.leaves)
 
     assert unbound_classes(unbound)
@@ -171,7 +171,7 @@ def test_a_class_with_other_fields_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "builtins:eval", "jobrun.values.dataclasses_and_tuples:find_class"]
+    "name", ["os:system", "builtins:eval", "jobrun.values.kinds.record:find_class"]
 )
 def test_what_a_file_names_is_never_called(name):
     actual = unflatten({"class": name, "tuple": [["a", "value"]]}, {("a",): "echo"})

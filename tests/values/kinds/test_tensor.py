@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.values import pytorch
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import describe
 from jobrun.values.compare import same_bits
 from jobrun.values.container_flattening import flatten, unflatten
 from jobrun.values.copies import boundary_form, detach
+from jobrun.values.kinds import tensor as tensors
 
 
 def test_nothing_is_a_tensor_while_torch_is_not_there(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
-    assert not pytorch.is_tensor(np.zeros(2))
+    assert not tensors.is_tensor(np.zeros(2))
 
 
 @pytest.fixture
@@ -45,23 +45,23 @@ def test_every_type_keeps_its_bits(torch, name, shape):
     bits = raw[: count * width] % (2 if name == "bool" else 255)
     tensor = bits.view(getattr(torch, name)).reshape(shape)
 
-    (array,) = pytorch.to_arrays([tensor])
-    again = pytorch.from_array(array.copy(), {})
+    (array,) = tensors.to_arrays([tensor])
+    again = tensors.from_array(array.copy(), {})
 
     assert again.dtype == tensor.dtype
     assert again.shape == tensor.shape
     if count:
         assert again.reshape(-1).view(torch.uint8).tolist() == bits.tolist()
-    assert (array.dtype.isbuiltin == 2) == (name in pytorch._FOREIGN)
+    assert (array.dtype.isbuiltin == 2) == (name in tensors._FOREIGN)
 
 
 @pytest.mark.long
 def test_a_tensor_and_its_array_are_the_same_memory(torch):
     tensor = torch.zeros(4, dtype=torch.bfloat16)
 
-    (array,) = pytorch.to_arrays([tensor])
+    (array,) = tensors.to_arrays([tensor])
     tensor[1] = 3
-    again = pytorch.from_array(array, {})
+    again = tensors.from_array(array, {})
 
     assert float(array[1]) == 3
     assert again.data_ptr() == tensor.data_ptr()
@@ -125,12 +125,12 @@ def test_a_tensor_alone_is_a_blob_too(torch):
 @pytest.mark.long
 def test_a_device_that_is_not_here_is_reported(torch):
     with pytest.raises(ValueError, match="cuda:7"):
-        pytorch.from_array(np.zeros(2), {"device": "cuda:7"})
-    assert pytorch.from_array(np.zeros(2), {"device": "cuda:7"}, place=False).device.type == "cpu"
+        tensors.from_array(np.zeros(2), {"device": "cuda:7"})
+    assert tensors.from_array(np.zeros(2), {"device": "cuda:7"}, place=False).device.type == "cpu"
 
 
 def test_nothing_of_jobrun_imports_torch_by_itself():
-    package = Path(pytorch.__file__).parent.parent
+    package = Path(tensors.__file__).parent.parent
     importing = re.compile(r"^\s*(import|from) torch\b", re.MULTILINE)
 
     assert [path for path in package.rglob("*.py") if importing.search(path.read_text())] == []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from jobrun.values.atomic_counter import Counter
+from jobrun.values.kinds.counter import Counter
 
 
 def test_changes_answer_with_what_was_there():
