@@ -100,12 +100,10 @@ class Loan(Struct):
         """Return the path of the first change that a callable made in its argument, or None."""
         if self._pickled is not None:
             try:
-                if pickle.dumps(self._value, _PROTOCOL) == self._pickled:
-                    return None
-                difference = find_difference(self.original(), self._value)
+                is_same = pickle.dumps(self._value, _PROTOCOL) == self._pickled
+                return None if is_same else _path_of_change(self.original(), self._value)
             except Exception:  # noqa: BLE001 - it holds now what it did not hold before
                 return ()
-            return difference and difference.path
         if self._copied is not None:
             return None if same_bits(*self._copied) else ()
         for container, path, before in self._inside:
@@ -240,6 +238,35 @@ def _difference(container: Any, before: list[Any]) -> Path | None:
         ):
             continue
         return (str(at),) if step == 1 else (str(before[at - at % 2]),)
+    return None
+
+
+def _path_of_change(before: Any, now: Any) -> Path | None:
+    """Return the path of the first difference of two trees, or None."""
+    path = _path_of_other_part(before, now)
+    if path is not None:
+        return path
+    # The parts are equal; which of them are one thing at two places may differ.
+    difference = find_difference(before, now)
+    return difference and difference.path
+
+
+def _path_of_other_part(before: Any, now: Any) -> Path | None:
+    if type(before) is not type(now):
+        return ()
+    if type(before) in SCALARS:
+        return None if _same(before, now) else ()
+    is_sequence = type(before) in (list, tuple)
+    if not is_sequence and type(before) is not dict and not trees.is_record(before):
+        difference = find_difference(before, now)
+        return difference and difference.path
+    ours, theirs = map(list if is_sequence else _inside, (before, now))
+    if len(ours) != len(theirs):
+        return ()
+    for at, pair in enumerate(zip(ours, theirs, strict=True)):
+        path = _path_of_other_part(*pair)
+        if path is not None:
+            return (str(at if is_sequence else ours[at - at % 2]), *path)
     return None
 
 

@@ -126,6 +126,9 @@ def touch(t):
 def grow(t):
     t["b"] = {}
 
+def join(t):
+    t["x"] = t["y"]
+
 def spoil(t):
     t["a"][0] += 1
     raise KeyError("spoilt")
@@ -570,3 +573,11 @@ def test_tree_that_a_callable_changes_stays_itself_unless_it_is_kept(bench):
     bench.do(use("keep_branch", inout="t", t="t"))
     part = library().kept.pop()
     assert part is not bench.blobs["t"]["a"]
+
+
+def test_tree_of_which_two_equal_parts_became_one_has_changed(bench):
+    bench.blobs["t"] = {"x": [1], "y": [1]}
+    with pytest.raises(TaskFailedError) as caught:
+        bench.do(use("join", t="t"))
+    assert code_of(caught) == "E246"
+    assert bench.blobs["t"]["x"] is not bench.blobs["t"]["y"]
