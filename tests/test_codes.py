@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from jobrun.cli.app import COMMANDS
 from jobrun.core import error_catalogue
 from jobrun.core.error_catalogue import parse_area, read_catalogue
+from tests.support.prose import AVOIDED_IN_MESSAGES, find_avoided_words, parse
 from tests.support.tables import check_each, each_case
 
 PACKAGE = Path(__file__).parent.parent / "jobrun"
@@ -25,47 +25,37 @@ LIKE_A_CODE = re.compile(r"[EWew]\d{2,}")
 # They take a code first. A code in another argument is compared with the catalogue as a text.
 TAKE_A_CODE = {"Fault", "of", "error", "warn"}
 COMMAND = re.compile(r"[`']jobrun ([a-z][a-z-]+)")
-# Words that readers stumble over: say which program does what, and name the thing.
-VAGUE = re.compile(
-    r"\b(told|tells?|stands?|goes on|whoever|nobody|somebody|anew|heeds?|in all|so long)\b",
-    re.IGNORECASE,
-)
 
 
 @cache
-def _modules() -> dict[str, ast.Module]:
-    """Return the parsed modules of the program, by path."""
-    return {
-        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text())
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
+def _read_constants() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return place and text of constants: all of the program, and those passed as a code.
+
+    Parts of f-strings are included.
+    """
+    texts, first_arguments = [], []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        label = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append((f"{label}:{node.lineno}", node.value))
+            elif isinstance(node, ast.Call) and (code := _code_argument(node)):
+                first_arguments.append((f"{label}:{node.lineno}", code))
+    return texts, first_arguments
 
 
-@cache
+def _code_argument(call: ast.Call) -> str:
+    """Return the text of a constant that is passed where a code is expected, or nothing."""
+    if not call.args or not isinstance(call.args[0], ast.Constant | ast.JoinedStr):
+        return ""
+    owner, _, name = ast.unparse(call.func).rpartition(".")
+    if name not in TAKE_A_CODE or owner == "warnings":
+        return ""
+    return ast.unparse(call.args[0]).strip("'")
+
+
 def _texts() -> list[tuple[str, str]]:
-    """Return place and value of each text constant of the program, parts of f-strings included."""
-    return [
-        (f"{path}:{node.lineno}", node.value)
-        for path, module in _modules().items()
-        for node in ast.walk(module)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-
-
-def _first_arguments() -> Iterator[tuple[str, str]]:
-    """Yield place and text of each constant that is passed where a code is expected."""
-    for path, module in _modules().items():
-        for node in ast.walk(module):
-            if not isinstance(node, ast.Call) or not node.args:
-                continue
-            owner, _, name = ast.unparse(node.func).rpartition(".")
-            first = node.args[0]
-            if (
-                name in TAKE_A_CODE
-                and owner != "warnings"
-                and isinstance(first, ast.Constant | ast.JoinedStr)
-            ):
-                yield f"{path}:{node.lineno}", ast.unparse(first).strip("'")
+    return _read_constants()[0]
 
 
 def test_every_code_in_the_source_is_in_the_catalogue():
@@ -74,19 +64,27 @@ def test_every_code_in_the_source_is_in_the_catalogue():
         for position, text in _texts()
         if LIKE_A_CODE.fullmatch(text) and text not in CATALOGUE
     ]
-    assert unknown == []
+    assert not unknown, (
+        "correct the code, or add its section to jobrun/core/error_catalogue:\n"
+        + "\n".join(unknown)
+    )
 
 
 def test_faults_are_made_with_a_code_of_the_catalogue_first():
-    arguments = list(_first_arguments())
+    _, arguments = _read_constants()
 
     assert len(arguments) > 400
-    assert [argument for argument in arguments if argument[1] not in CATALOGUE] == []
+    unknown = [f"{position} {code}" for position, code in arguments if code not in CATALOGUE]
+    assert not unknown, (
+        "pass a code of jobrun/core/error_catalogue first, or add its section:\n"
+        + "\n".join(unknown)
+    )
 
 
 def test_every_code_of_the_catalogue_is_raised():
     raised = {text for _, text in _texts() if CODE.fullmatch(text)}
-    assert sorted(set(CATALOGUE) - raised) == []
+    unused = sorted(set(CATALOGUE) - raised)
+    assert not unused, f"nothing raises {unused}: raise them, or delete their sections"
 
 
 @each_case("path", AREAS)
@@ -99,7 +97,10 @@ def test_the_sections_of_an_area_are_in_order_and_hold_nothing_that_is_not_read(
     assert len(re.findall("^```", text, re.MULTILINE)) == 2 * sum(
         bool(CATALOGUE[code].example) for code in codes
     )
-    assert max(map(len, re.sub("(?s)```.*?```", "", text).splitlines())) <= 100
+    long_lines = [
+        line for line in re.sub("(?s)```.*?```", "", text).splitlines() if len(line) > 100
+    ]
+    assert not long_lines, f"break these lines of {path.name} before column 100: {long_lines}"
 
 
 def test_a_code_in_two_areas_is_refused(tmp_path, monkeypatch):
@@ -134,14 +135,17 @@ def test_each_entry_explains():
 
 def _check_entry(code):
     entry = CATALOGUE[code]
-    assert entry.title
-    assert not entry.title.endswith(".")
-    assert len(entry.explanation) > 20
-    assert entry.explanation.rstrip().endswith((".", ":", ")"))
-    assert entry.fix.endswith((".", "`", ")"))
+    assert entry.title, f"write a title after '## {code}:'"
+    assert not entry.title.endswith("."), f"take the full stop from the title {entry.title!r}"
+    assert len(entry.explanation) > 20, f"explain more than {entry.explanation!r}: why is it wrong?"
+    assert entry.explanation.rstrip().endswith((".", ":", ")")), (
+        f"end the explanation with a full stop: {entry.explanation[-60:]!r}"
+    )
+    assert entry.fix.endswith((".", "`", ")")), f"end the 'Fix:' with a full stop: {entry.fix!r}"
     for text in (entry.title, entry.explanation, entry.fix):
-        assert text.count("`") % 2 == 0
-        assert not VAGUE.search(text)
+        assert text.count("`") % 2 == 0, f"close the backquote in {text!r}"
+        reports = find_avoided_words(text, f"the entry of {code}", AVOIDED_IN_MESSAGES)
+        assert not reports, "\n".join(reports)
 
 
 def test_every_command_a_message_or_an_explanation_names_exists():
@@ -149,7 +153,8 @@ def test_every_command_a_message_or_an_explanation_names_exists():
     named = {
         (position, word) for position, text in (*_texts(), *prose) for word in COMMAND.findall(text)
     }
-    assert sorted(item for item in named if item[1] not in COMMANDS) == []
+    unknown = [f"{position}: jobrun {word}" for position, word in named if word not in COMMANDS]
+    assert not unknown, "no such command; write the one that is meant:\n" + "\n".join(unknown)
 
 
 def test_every_command_an_example_uses_exists():
@@ -159,4 +164,5 @@ def test_every_command_an_example_uses_exists():
         for match in re.findall(r"^(?:.*; )?jobrun ([a-z][a-z-]*)", entry.example, re.MULTILINE)
     }
     known = {*COMMANDS, "rnu"}
-    assert sorted(item for item in words if item[1] not in known) == []
+    unknown = [f"example of {code}: jobrun {word}" for code, word in words if word not in known]
+    assert not unknown, "no such command; write the one that is meant:\n" + "\n".join(unknown)

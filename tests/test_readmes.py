@@ -53,7 +53,11 @@ def _missing(text: str, base: Path) -> list[str]:
 def test_each_path_and_name_of_a_map_exists(name):
     text = (ROOT / name).read_text()
     assert len(NAMED.findall(text)) > 20
-    assert _missing(text, MAPS[name]) == []
+    missing = _missing(text, MAPS[name])
+    assert not missing, (
+        f"{name} names what does not exist (path:name); write where it is now, or delete the "
+        "words about it:\n" + "\n".join(missing)
+    )
 
 
 def test_a_name_that_does_not_exist_is_found():
@@ -72,6 +76,7 @@ def test_each_folder_is_on_its_map(name):
         for path in MAPS[name].rglob("*.*")
         if path.parent != MAPS[name] and path.suffix != ".pyc"
     }
-    assert {
+    unlisted = {
         folder for folder in folders if f"`{folder}/" not in text and f" {folder}/" not in text
-    } == set()
+    }
+    assert not unlisted, f"add to {name} what these folders are for: {sorted(unlisted)}"

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         tuple[int, int, int], tuple[tuple[tuple[int, ...], tuple[int, int, int]], ...]
     ]
 
-# Tells a process that it is a supervised child: the number of its parent, the signals that are
+# Marks a process as a supervised child: the number of its parent, the signals that are
 # blocked for it, and the descriptors that it inherits.
 _VARIABLE = "JOBRUN_SUPERVISED_CHILD"
 _PARENT_TICK_S = 0.5

@@ -89,7 +89,7 @@ class OpDef(Struct, frozen=True):
         results: How many values it returns; 0 for none, ``MANY`` where the arguments decide.
         since: The language version that first had it. Names of version 1 are reserved, a
             later one is hidden by a blob of its name.
-        rule: Tells dtype and shape of the result from those of the arguments, or that no
+        rule: Gives dtype and shape of the result from those of the arguments, or that no
             such call can succeed; None where that takes the values themselves.
     """
 

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import json
 import random
 import re
 import subprocess
 import sys
 import tempfile
-import tokenize
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from tests.support.prose import parse
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "jobrun"
@@ -77,24 +78,66 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@dataclass(frozen=True)
+class ModuleMeasure:
+    """What is counted of a module: lines that hold code, and each identifier it uses."""
+
+    code_lines: int
+    names: Counter[str]
+
+
+@cache
+def measure(path: Path) -> ModuleMeasure:
+    """Read and parse a module once for all that is counted of it."""
+    text = path.read_text()
+    nodes = [*ast.walk(parse(text))]
+    return ModuleMeasure(_code_lines(text, nodes), Counter(_identifiers(nodes)))
+
+
+def measure_below(folder: Path) -> dict[str, ModuleMeasure]:
+    """Measure all modules below a folder, by their paths from the root."""
+    return {
+        path.relative_to(ROOT).as_posix(): measure(path) for path in sorted(folder.rglob("*.py"))
+    }
+
+
 def code_lines(text: str) -> int:
-    """Count the lines of a module that hold code: no blank lines, comments or docstrings."""
-    used = set[int]()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _NO_CODE:
-            used.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
-            first = node.body[0]
-            if ast.get_docstring(node, clean=False) is not None:
-                used -= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    return len(used)
+    """Count the lines of a module that hold code: no blank lines, comments or docstrings.
+
+    A text or f-string of several lines counts with the blank lines in it.
+    """
+    return _code_lines(text, [*ast.walk(parse(text))])
 
 
-_NO_CODE = {
-    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
-    tokenize.ENDMARKER, tokenize.ENCODING,
-}  # fmt: skip
+def _code_lines(text: str, nodes: Sequence[ast.AST]) -> int:
+    lines = [line.strip() for line in text.splitlines()]
+    used = {number for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
+    docstrings = set[int]()
+    for node in nodes:
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            used.update(_lines_of(node))
+        elif isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            docstrings.update(_lines_of(node.body[0]))
+    return len(used - docstrings)
+
+
+def _lines_of(node: ast.expr | ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def lines_by_folder() -> dict[str, int]:
+    """Sum the lines of code of each first-level folder of the package and of the tests.
+
+    Modules that are in none of them count for ``jobrun`` and ``tests`` themselves.
+    """
+    sums = Counter[str]()
+    for top in (PACKAGE, ROOT / "tests"):
+        for path, module in measure_below(top).items():
+            sums["/".join(path.split("/")[:-1][:2])] += module.code_lines
+    return dict(sorted(sums.items()))
 
 
 # The attribute of each kind of node that is an identifier.
@@ -106,7 +149,10 @@ _NAME_OF: Mapping[type[ast.AST], str] = {
 
 def identifiers(text: str) -> list[str]:
     """List the identifiers of a module where they are used, without those of foreign packages."""
-    nodes = [*ast.walk(ast.parse(text))]
+    return _identifiers([*ast.walk(parse(text))])
+
+
+def _identifiers(nodes: Sequence[ast.AST]) -> list[str]:
     foreign = {
         alias.asname or alias.name
         for node in nodes
@@ -131,12 +177,11 @@ class EmptyNames:
     def below(cls, folder: Path) -> EmptyNames:
         """Count those of all modules below a folder."""
         count, by_file = 0, {}
-        for path in sorted(folder.rglob("*.py")):
-            names = Counter(identifiers(path.read_text()))
-            count += names.total()
-            empty = Counter({name: names[name] for name in EMPTY_NAMES if names[name]})
+        for path, module in measure_below(folder).items():
+            count += module.names.total()
+            empty = Counter({name: n for name in EMPTY_NAMES if (n := module.names[name])})
             if empty:
-                by_file[path.relative_to(ROOT).as_posix()] = empty
+                by_file[path] = empty
         return cls(count, by_file)
 
     @property
@@ -209,13 +254,14 @@ def main() -> None:
         draw_questions(options.questions)
         return
     texts = {path: path.read_text() for path in modules()}
+    code = measure_below(PACKAGE).values()
     folders = Counter(
         path.parent.relative_to(ROOT).as_posix() for path in texts if path.name != "__init__.py"
     )
     largest, files = folders.most_common(1)[0]
     print(f"modules                      {len(texts):7,}")
     print(f"lines                        {sum(len(t.splitlines()) for t in texts.values()):7,}")
-    print(f"lines of code                {sum(map(code_lines, texts.values())):7,}")
+    print(f"lines of code                {sum(module.code_lines for module in code):7,}")
     print(f"folders                      {len(folders):7,}")
     print(f"largest folder               {files:7,}  {largest}")
     print(f"modules the first job needs  {executed('run', 'walk.yaml', '--max-epochs', '3'):7,}")
@@ -223,6 +269,8 @@ def main() -> None:
     for folder in (PACKAGE, ROOT / "tests"):
         share = EmptyNames.below(folder).percent
         print(f"{f'names that say nothing, {folder.name}':28} {share:7.2f} %")
+    for folder, lines in lines_by_folder().items():
+        print(f"{f'lines of code, {folder}':38} {lines:7,}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from jobrun.core.text.patterns import lazy_pattern
 
 # Separates the blob's name and the steps of the path; no name in a spec contains it.
 _STEP = "\0/"
-# Stands for an empty step, which HDF5 would skip; no quoted name is a single ``%``.
+# In place of an empty step, which HDF5 would skip; no quoted name is a single ``%``.
 _NOTHING = "%"
 # The dataset in a group that describes its structure.
 STRUCTURE = ":structure"

@@ -5,7 +5,7 @@
     epoch-000012/manifest.json     as ever: the names, lengths and digests of all files
     epoch-000012/trainer.h5.url    in place of trainer.h5: one line, where the object is
 
-Whoever opens ``trainer.h5`` gets a copy, which this process keeps while it needs it; that it is
+Each process that opens ``trainer.h5`` gets a copy, which it keeps while it needs it; that it is
 what the manifest describes is compared then, as with any file. The objects go with their epoch.
 """
 

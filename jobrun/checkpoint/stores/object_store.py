@@ -5,7 +5,7 @@
     epoch-000012/trainer.0123456789abcdef.h5    each node's file, named by its digest
     epoch-000012/manifest.json                  last, and only as a new object: now the epoch exists
 
-Whoever writes a file of a name writes the same bytes, so what an interrupted upload left, or what
+All who write a file of a name write the same bytes, so what an interrupted upload left, or what
 another runner writes at the same time, is no harm; and of several manifests only one can be the
 first. Each file is read back and compared before the manifest is made.
 """

@@ -245,7 +245,7 @@ class NodeWriter:
 
         Returns the digests of the blocks; empty without such a copy.
 
-        Nobody writes to the last one: it is the newest that there is.
+        No one writes to the last one: it is the newest that there is.
         """
         if self._last < 0 or not save.known.digests:
             return ()

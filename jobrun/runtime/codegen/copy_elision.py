@@ -61,7 +61,7 @@ _Sites = frozenset[Site]
 # Maps a name to the names that may share its memory, each with the sites that cause it.
 _Sharing = dict[str, dict[str, _Sites]]
 
-# Stands for memory that is visible outside of the block's names.
+# Names memory that is visible outside of the block's names.
 _OUTSIDE = ""
 _NO_SITES: _Sites = frozenset()
 # Limit of the analysis, in visits of names at points. A larger block copies everything.

@@ -40,7 +40,7 @@ class StepTime(Struct, frozen=True):
         path: The step's path.
         line: Its line in the spec; 0 where there is none.
         calls: How often it ran.
-        seconds: In all of them.
+        seconds: The sum over these runs.
         estimated: Most passes around it were timed as a whole, and shared out by those looked into.
     """
 

@@ -284,7 +284,7 @@ def run_trial(
         reference: What it should end like.
         command: As of ``run_unbroken``; the same for the start and each resume.
         folder: A missing directory for the trial.
-        compare: Tells the first difference of two ended runs.
+        compare: Returns the first difference of two ended runs.
         loss: Is asked after each kill.
     """
     attempt = 0
