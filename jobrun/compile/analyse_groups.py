@@ -1,11 +1,11 @@
-"""Analyse and assemble the groups of a job, in the order in which they run.
+"""Analyse the groups of a job, each with the names that earlier ones leave; assemble them.
 
 It needs drafts of tasks only, whether they come from a spec or from Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -13,26 +13,21 @@ from jobrun.compile.analysis.callable_aliasing import UnsharedPairs, find_unshar
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.analysis.scopes import NodeView, build_node_views
-from jobrun.compile.analysis.state import KeptNames, find_left_names, find_state, names_of
-from jobrun.compile.checks.exactness import add_probes, find_inexactness
+from jobrun.compile.analysis.state import KeptNames, find_left_names, names_of
 from jobrun.compile.checks.races import check_pulls, check_races
 from jobrun.compile.checks.visibility import (
-    ProtectedNames,
     VisibilityCheck,
     check_tolerant_tasks,
     check_tolerant_writes,
     note_problems,
 )
 from jobrun.compile.faults import Faults, SpecPosition
-from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, TaskDraft
-from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.conditions import Probe, StopCondition
+from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, TaskDraft
 from jobrun.graph.query import walk
 from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.steps import Step
 from jobrun.graph.types import (
     Apart,
-    Exactness,
     GroupName,
     NodeReport,
     NodeSetup,
@@ -40,130 +35,98 @@ from jobrun.graph.types import (
     TaskGroup,
 )
 
-Names = Mapping[str, frozenset[str]]
+# Group → node → the group on that node.
+Views = Mapping[GroupName, Mapping[str, NodeView]]
 
 
-class Analysis:
-    """The analysis of a job's groups, in the order in which they run.
+def check_tasks(groups: Groups, outputs: OutputTable, faults: Faults) -> None:
+    """Check all groups' tasks for reads of deleted blobs or missing task outputs."""
+    epoch = groups["epoch"]
+    if not epoch.tasks:
+        spec_position = SpecPosition("epoch", epoch.origin)
+        faults.error("E139", "'epoch' has no task", "add the work of one epoch", spec_position)
+    for group in groups.values():
+        check_tolerant_tasks(group, faults)
+        outputs.check_setup_and_reports(group)
+        for task in group.tasks:
+            note_problems(task.flow.problems, faults, hogwild=task.hogwild)
+            outputs.check_reads(task, task.nodes)
 
-    Attributes:
-        outputs: All outputs of the job.
+
+def check_group(
+    group: GroupDraft,
+    start: Mapping[str, frozenset[str]],
+    names_by_node: Mapping[str, KeptNames],
+    missing: MissingBlobs,
+    faults: Faults,
+) -> dict[str, NodeView]:
+    """Analyse a group on each of its nodes: add faults of missing blobs and data races.
+
+    Args:
+        group: The tasks, lowered.
+        start: Per node, the names of its global workspace when the group starts.
+        names_by_node: State and constants, by node; empty before they are known.
+        missing: Reports blobs that may not exist.
+        faults: Collects what is wrong.
     """
+    views = build_node_views(group, start)
+    reported: set[tuple[str, str]] = set()
+    for node, view in views.items():
+        names = names_by_node.get(node, KeptNames())
+        reported |= VisibilityCheck(view, names, faults, missing).check()
+        check_races(view, reported, faults)
+        check_tolerant_writes(view, faults)
+    check_pulls(group, views, start, faults)
+    return views
 
-    def __init__(self, draft: JobDraft, faults: Faults) -> None:
-        groups = self._groups = draft.groups
-        self._faults = faults
-        self._views: dict[GroupName, dict[str, NodeView]] = {}
-        self.outputs = OutputTable(groups, faults)
-        self._missing = MissingBlobs(groups, draft.params, faults)
-        self._callables: Names = {}
-        self._kept: Names = {}
-        self._apart: dict[str, UnsharedPairs] = {}
 
-    def check_tasks(self) -> None:
-        """Check all groups' tasks for reads of deleted blobs or missing task outputs."""
-        epoch = self._groups["epoch"]
-        if not epoch.tasks:
-            spec_position = SpecPosition("epoch", epoch.origin)
-            self._faults.error(
-                "E139", "'epoch' has no task", "add the work of one epoch", spec_position
-            )
-        for group in self._groups.values():
-            check_tolerant_tasks(group, self._faults)
-            self.outputs.check_setup_and_reports(group)
-            for task in group.tasks:
-                note_problems(task.flow.problems, self._faults, hogwild=task.hogwild)
-                if self.outputs.reads_outputs(task):
-                    self.outputs.check_reads(task, task.nodes)
+def check_groups_after_init(
+    groups: Groups, names_by_node: Mapping[str, KeptNames], missing: MissingBlobs, faults: Faults
+) -> Views:
+    """Analyse the groups that start with the state and constants which init leaves."""
+    start = names_of(names_by_node)
+    epoch = check_group(groups["epoch"], start, names_by_node, missing, faults)
+    download = check_group(groups["download"], start, names_by_node, missing, faults)
+    after = {
+        node: start.get(node, frozenset()) | find_left_names(view)
+        for node, view in download.items()
+    }
+    end = check_group(groups["exit"], {**start, **after}, names_by_node, missing, faults)
+    return {"epoch": epoch, "download": download, "exit": end}
 
-    def check_init(self, there: Names) -> dict[str, KeptNames]:
-        """Analyse the group ``init``; return the blobs it leaves: state and constants.
 
-        Args:
-            there: Per node, the names that exist before.
-        """
-        names_by_node = find_state(self._check_group("init", there, {}), self._faults)
-        self._callables = {
-            node: frozenset(names.callables) for node, names in names_by_node.items()
-        }
-        return names_by_node
+def assemble_groups(
+    groups: Groups, views: Views, outputs: OutputTable, names_by_node: Mapping[str, KeptNames]
+) -> dict[GroupName, TaskGroup]:
+    """Assemble analysed groups: build each ``TaskGroup`` of the compiled job.
 
-    def keep_saved(
-        self, names_by_node: Mapping[str, KeptNames], policy: CheckpointPolicy
-    ) -> dict[str, KeptNames]:
-        """Select the blobs that later groups start with: constants and saved state."""
-        selected = {}
-        saved = set(policy.nodes)
-        for node, names in names_by_node.items():
-            if node in saved:
-                selected[node] = names
-            else:
-                selected[node] = KeptNames((), names.constants, names.callables)
-                self._missing.dropped[node] = frozenset(names.state)
-        return selected
-
-    def check_other_groups(self, names_by_node: Mapping[str, KeptNames]) -> None:
-        """Analyse the groups after ``init``: add faults of missing blobs and data races."""
-        names = self._kept = names_of(names_by_node)
-        owned = {
-            node: ProtectedNames(
-                frozenset(node_names.state),
-                frozenset(node_names.constants),
-                frozenset(node_names.callables),
-            )
-            for node, node_names in names_by_node.items()
-        }
-        self._check_group("epoch", names, owned)
-        download = self._check_group("download", names, owned)
-        after = dict(names)
-        for node, view in download.items():
-            after[node] = names.get(node, frozenset()) | find_left_names(view)
-        self._check_group("exit", after, owned)
-
-    def assemble_group(self, name: GroupName) -> TaskGroup:
-        """Assemble a group after its analysis: build the ``TaskGroup`` of the compiled job."""
-        return assemble_group(
-            self._groups[name],
-            self._views[name],
-            self.outputs,
-            self._callables,
-            self._unshared_pairs,
+    Args:
+        groups: The drafts.
+        views: All groups on their nodes.
+        outputs: All outputs of the job.
+        names_by_node: State and constants, by node.
+    """
+    names = {
+        node: names_by_node.get(node, KeptNames()) for group in views.values() for node in group
+    }
+    apart = {
+        node: find_unshareable_blobs(
+            groups, views, node, node_names.state | node_names.constants, node_names.callables
         )
-
-    def _unshared_pairs(self, node: str) -> UnsharedPairs:
-        """Analyse all groups for pairs of blobs that callables must not make aliases."""
-        if node not in self._apart:
-            boundary_names = self._kept.get(node, frozenset())
-            objects = self._callables.get(node, frozenset())
-            self._apart[node] = find_unshareable_blobs(
-                self._groups, self._views, node, boundary_names, objects
-            )
-        return self._apart[node]
-
-    def exactness(self, stop: Iterable[StopCondition], *probes: Probe) -> Exactness:
-        """Analyse groups and conditions for reasons why a resumed run may differ."""
-        return add_probes(find_inexactness(self._groups, self._views), stop, *probes)
-
-    def _check_group(
-        self, name: GroupName, start: Names, owned: Mapping[str, ProtectedNames]
-    ) -> dict[str, NodeView]:
-        views = self._views[name] = build_node_views(self._groups[name], start)
-        for node, view in views.items():
-            VisibilityCheck(
-                view, owned.get(node, ProtectedNames()), self._faults, self._missing
-            ).check()
-            check_races(view, self._missing.unordered, self._faults)
-            check_tolerant_writes(view, self._faults)
-        check_pulls(self._groups[name], views, start, self._faults)
-        return views
+        for node, node_names in names.items()
+    }
+    return {
+        name: _assemble_group(group, views[name], outputs, names, apart)
+        for name, group in groups.items()
+    }
 
 
-def assemble_group(
+def _assemble_group(
     group: GroupDraft,
     views: Mapping[str, NodeView],
     outputs: OutputTable,
-    callables: Mapping[str, frozenset[str]],
-    apart: Callable[[str], UnsharedPairs],
+    names_by_node: Mapping[str, KeptNames],
+    apart: Mapping[str, UnsharedPairs],
 ) -> TaskGroup:
     """Assemble an analysed group as a ``TaskGroup``, its tasks in spec order, then node order.
 
@@ -171,11 +134,11 @@ def assemble_group(
         group: The drafts.
         views: The group on its nodes.
         outputs: All outputs of the job.
-        callables: Per node the constants that only callables make.
-        apart: Returns, for a node, the blobs that its callables must not give the same memory.
+        names_by_node: State and constants, by node.
+        apart: Per node, the blobs that its callables must not give the same memory.
     """
     tasks = tuple(
-        _task(task, views[node], outputs, callables.get(node, frozenset()), apart(node))
+        _task(task, views[node], outputs, names_by_node[node].callables, apart[node])
         for task in group.tasks
         for node in task.nodes
     )
@@ -185,13 +148,13 @@ def assemble_group(
         names = set(view.setup_uses.names())
         for nets in group.setups.get(node, ()):
             bound = outputs.bind_nodes(nets, node) if view.setup_uses.outputs else nets
-            pairs = _select_pairs((nets.init, nets.exit), apart(node))
+            pairs = _select_pairs((nets.init, nets.exit), apart[node])
             setups.append(NodeSetup(node, bound, view.outer_scopes(names), pairs))
         for report in group.reports.get(node, ()):
             uses = view.report_uses(report)
             lowered = outputs.bind_nodes(report, node) if uses.outputs else report
             scopes = view.report_scopes(set(uses.names()))
-            pairs = _select_pairs((report.steps,), apart(node))
+            pairs = _select_pairs((report.steps,), apart[node])
             reports.append(NodeReport(node, lowered, scopes, pairs))
     return TaskGroup(
         group.name, tasks, tuple(setups), tuple(reports), group.workspace, group.remote

@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrun.compile.analyse_groups import Analysis
+from jobrun.compile.analyse_groups import (
+    Views,
+    assemble_groups,
+    check_group,
+    check_groups_after_init,
+    check_tasks,
+)
 from jobrun.compile.analysis.conditions_and_metrics import (
     Conditions,
     check_conditions_change,
@@ -20,6 +26,8 @@ from jobrun.compile.analysis.conditions_and_metrics import (
     resolve_conditions,
     warn_of_idle_epochs,
 )
+from jobrun.compile.analysis.missing_blobs import MissingBlobs
+from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.analysis.queues import check_queues
 from jobrun.compile.analysis.reader_positions import (
     add_position_setup,
@@ -35,11 +43,14 @@ from jobrun.compile.analysis.state import (
     check_layouts,
     check_state_dirs,
     check_types,
+    find_state,
     find_state_dirs,
     find_state_nodes,
     names_of,
+    select_saved,
     sort_by_node,
 )
+from jobrun.compile.checks.exactness import find_inexactness
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
 from jobrun.compile.checks.saved_files import warn_of_replaced_files
 from jobrun.compile.checks.warnings import warn_of_mistakes
@@ -113,33 +124,36 @@ class _Analysed(Struct, frozen=True):
     """The results of the analysis stage.
 
     Attributes:
-        analysis: Tasks and names, group by group.
-        kept_names: Per node, the names that exist at each epoch boundary.
+        outputs: All outputs of the job's tasks.
+        views: Each group on its nodes.
+        names_by_node: Per node, the names that exist at each epoch boundary.
         policy: The checkpoint policy, with its nodes.
     """
 
-    analysis: Analysis
-    kept_names: Mapping[str, KeptNames]
+    outputs: OutputTable
+    views: Views
+    names_by_node: Mapping[str, KeptNames]
     state_dirs: StateDirs
     policy: CheckpointPolicy
 
 
 def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
     """Run the compile pipeline's analysis: of groups, state, and nodes to checkpoint."""
-    analysis = Analysis(draft, faults)
-    analysis.check_tasks()
-    state_dirs = find_state_dirs(draft.groups)
-    names_after_init = analysis.check_init(
-        {node: frozenset(blobs) for node, blobs in state_dirs.items()}
-    )
+    groups = draft.groups
+    outputs = OutputTable(groups, faults)
+    check_tasks(groups, outputs, faults)
+    missing = MissingBlobs(groups, draft.params, faults)
+    state_dirs = find_state_dirs(groups)
+    before_init = {node: frozenset(blobs) for node, blobs in state_dirs.items()}
+    init = check_group(groups["init"], before_init, {}, missing, faults)
     nodes = draft.saved_nodes
     if nodes is None:
-        nodes = find_state_nodes(draft.groups, draft.job.cluster, state_dirs)
+        nodes = find_state_nodes(groups, draft.job.cluster, state_dirs)
     policy = replace(draft.job.checkpoint, nodes=nodes)
-    kept_names = add_positions(analysis.keep_saved(names_after_init, policy), draft.groups)
-    kept_names = add_state_dirs(kept_names, state_dirs)
-    analysis.check_other_groups(kept_names)
-    return _Analysed(analysis, kept_names, state_dirs, policy)
+    names_by_node = add_positions(select_saved(find_state(init, faults), policy), groups)
+    names_by_node = add_state_dirs(names_by_node, state_dirs)
+    views = check_groups_after_init(groups, names_by_node, missing, faults)
+    return _Analysed(outputs, {"init": init, **views}, names_by_node, state_dirs, policy)
 
 
 def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
@@ -149,16 +163,15 @@ def _check(draft: JobDraft, analysed: _Analysed, faults: Faults) -> None:
     check_reader_order(draft.groups, faults)
     check_saved_positions(draft.groups, policy, saved_at, faults)
     check_state_dirs(analysed.state_dirs, policy, saved_at, faults)
-    check_layouts(draft.job.layouts, analysed.kept_names, faults)
-    warn_of_mistakes(draft, analysed.kept_names, policy, faults)
+    check_layouts(draft.job.layouts, analysed.names_by_node, faults)
+    warn_of_mistakes(draft, analysed.names_by_node, policy, faults)
     warn_of_replaced_files(draft.groups, faults)
 
 
 def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) -> Conditions:
     """Run the compile pipeline's stage for conditions, and check that they end the job."""
-    conditions = resolve_conditions(
-        draft, names_of(analysed.kept_names), analysed.analysis.outputs, faults
-    )
+    names = names_of(analysed.names_by_node)
+    conditions = resolve_conditions(draft, names, analysed.outputs, faults)
     check_readers_end(draft.groups, conditions.stop, faults)
     if draft.stop_is_whole and len(conditions.stop) == len(draft.job.stop):
         warn_of_idle_epochs(draft.groups, conditions.stop, faults)
@@ -168,24 +181,24 @@ def _resolve_conditions(draft: JobDraft, analysed: _Analysed, faults: Faults) ->
 
 def _assemble(draft: JobDraft, analysed: _Analysed, conditions: Conditions) -> Job:
     """Run the pipeline's last stage: assemble the ``Job`` from its draft and the analysis."""
-    analysis, cluster = analysed.analysis, draft.job.cluster
-    init = add_position_setup(analysis.assemble_group("init"), draft.groups)
-    kept_names = analysed.kept_names
+    cluster, views, names_by_node = draft.job.cluster, analysed.views, analysed.names_by_node
+    groups = assemble_groups(draft.groups, views, analysed.outputs, names_by_node)
+    init = add_position_setup(groups["init"], draft.groups)
     measured = (*(probe for _, probe in conditions.metrics), *conditions.fail_if)
     return replace(
         draft.job,
         init=add_state_dir_setup(init, analysed.state_dirs),
-        epoch=analysis.assemble_group("epoch"),
-        download=analysis.assemble_group("download"),
-        exit=analysis.assemble_group("exit"),
+        epoch=groups["epoch"],
+        download=groups["download"],
+        exit=groups["exit"],
         stop=conditions.stop,
         metrics=conditions.metrics,
         fail_if=conditions.fail_if,
         expect=conditions.expect,
-        state=sort_by_node(cluster, {node: names.state for node, names in kept_names.items()}),
+        state=sort_by_node(cluster, {node: names.state for node, names in names_by_node.items()}),
         constants=sort_by_node(
-            cluster, {node: names.constants for node, names in kept_names.items()}
+            cluster, {node: names.constants for node, names in names_by_node.items()}
         ),
         checkpoint=analysed.policy,
-        exactness=analysis.exactness(conditions.stop, *measured),
+        exactness=find_inexactness(draft.groups, views, conditions.stop, *measured),
     )

@@ -44,39 +44,44 @@ class MissingBlobs:
         self._params = params
         self._faults = faults
         self._reported: set[tuple[str, SpecPosition]] = set()
-        # Task paths and names that have a fault already: no race is reported for them.
-        self.unordered: set[tuple[str, str]] = set()
-        # Node → state that is not checkpointed there; filled in once that is known.
-        self.dropped: dict[str, frozenset[str]] = {}
 
     def report(
-        self, view: NodeView, position: int | None, name: str, spec_position: SpecPosition
-    ) -> None:
-        """Report that the blob ``name``, read at ``spec_position`` in the spec, is missing.
+        self,
+        view: NodeView,
+        position: int | None,
+        name: str,
+        spec_position: SpecPosition,
+        unsaved: frozenset[str],
+    ) -> bool:
+        """Report that a blob is missing; return whether the order of tasks is the cause.
 
-        ``position`` is that of the reading task; None for set-up and reports of the group.
+        Args:
+            view: The group on the node of the read.
+            position: The position of the reading task; None for set-up and reports of the group.
+            name: The blob.
+            spec_position: The position of the read.
+            unsaved: State of the node that is not checkpointed.
         """
         task = view.tasks[position] if position is not None else None
         if (name, spec_position) in self._reported or (
             task is not None and task.records.are_unknown
         ):
             # Report once for all nodes, and not at all if a record might bind the name.
-            return
+            return False
         self._reported.add((name, spec_position))
         if name in self._made_on_no_node:
             # Its task has no node, which is reported already; fixing that fixes this.
-            return
+            return False
         explanation = (
-            self._explain_special(view, name)
+            self._explain_special(view, name, unsaved)
             or self._explain_own_task(task, name)
             or self._explain_other_task(view, task, position, name)
             or self._explain_other_workspace(view, task, name)
             or self._explain_unknown(view, task, name)
         )
-        if explanation.code == "E182" and not view.group.order.is_sound:
-            return
-        if explanation.code == "E182" and task is not None:
-            self.unordered.add((task.path, name))
+        is_unordered = explanation.code == "E182"
+        if is_unordered and not view.group.order.is_sound:
+            return False
         self._faults.error(
             explanation.code,
             explanation.message,
@@ -84,8 +89,10 @@ class MissingBlobs:
             spec_position,
             name.rsplit(":", 1)[-1],
         )
+        return is_unordered
 
-    def _explain_special(self, view: NodeView, name: str) -> _Explanation | None:
+    @staticmethod
+    def _explain_special(view: NodeView, name: str, unsaved: frozenset[str]) -> _Explanation | None:
         if name == FAILED:
             return _Explanation(
                 "E180",
@@ -100,7 +107,7 @@ class MissingBlobs:
                 "step",
                 f"add '{plain_name}' to the net's 'in', and pass a value where the net is used",
             )
-        if name in self.dropped.get(view.node, ()):
+        if name in unsaved:
             return _Explanation(
                 "E184",
                 f"'checkpoint.nodes' does not include node '{view.node}', so '{name}', which "

@@ -208,8 +208,7 @@ class OutputTable:
 
     def reads_outputs(self, task: TaskDraft) -> bool:
         """Return whether a task reads any task output in its steps, set-up or reports."""
-        flow = task.flow
-        return bool(flow.inner.outputs or flow.once.outputs or flow.reporting.outputs)
+        return bool(self._output_reads(task))
 
     def _check_ordered(
         self, reader: TaskDraft, other: TaskDraft, spec_position: SpecPosition

@@ -37,7 +37,7 @@ def add_positions(names_by_node: Mapping[str, KeptNames], groups: Groups) -> dic
     for node, shares in _count_shares(groups).items():
         node_names = extended.get(node, KeptNames())
         names = (reader.position for reader, _ in shares.values())
-        extended[node] = replace(node_names, state=tuple(sorted({*node_names.state, *names})))
+        extended[node] = replace(node_names, state=node_names.state.union(names))
     return extended
 
 

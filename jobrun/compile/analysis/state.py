@@ -40,15 +40,18 @@ _SETUP = "state_dirs"
 
 
 class KeptNames(Struct, frozen=True):
-    """The names of state and constants on one node at epoch boundaries, sorted.
+    """The names of state and constants on one node at epoch boundaries.
 
     Attributes:
-        callables: The constants that only callables make; they may be objects.
+        callables: The constants that only callables make. One that is an object may be passed to
+            a callable that changes it; whether it is an object is checked at the call.
+        unsaved: What init makes and no later group gets, since the node is not checkpointed.
     """
 
-    state: tuple[str, ...] = ()
-    constants: tuple[str, ...] = ()
-    callables: tuple[str, ...] = ()
+    state: frozenset[str] = frozenset()
+    constants: frozenset[str] = frozenset()
+    callables: frozenset[str] = frozenset()
+    unsaved: frozenset[str] = frozenset()
 
 
 class _Name(Struct):
@@ -73,14 +76,14 @@ def find_left_names(view: NodeView) -> frozenset[str]:
 
 def names_of(names_by_node: Mapping[str, KeptNames]) -> dict[str, frozenset[str]]:
     """Map each node to the set of its state and constants, the blobs that outlast an epoch."""
-    return {
-        node: frozenset((*names.state, *names.constants)) for node, names in names_by_node.items()
-    }
+    return {node: names.state | names.constants for node, names in names_by_node.items()}
 
 
-def sort_by_node(nodes: Cluster, names: Mapping[str, tuple[str, ...]]) -> NamesInOrder:
-    """Sort the nodes' state (or constants) in the cluster's order of nodes; omit empty ones."""
-    return tuple((node.name, names[node.name]) for node in nodes if names.get(node.name))
+def sort_by_node(nodes: Cluster, names: Mapping[str, frozenset[str]]) -> NamesInOrder:
+    """Sort the state (or constants) of nodes in the cluster's order of nodes; omit empty ones."""
+    return tuple(
+        (node.name, tuple(sorted(names[node.name]))) for node in nodes if names.get(node.name)
+    )
 
 
 def find_state_nodes(
@@ -93,9 +96,21 @@ def find_state_nodes(
     return (*used, *(node.name for node in cluster if node.name in late))
 
 
+def select_saved(
+    names_by_node: Mapping[str, KeptNames], policy: CheckpointPolicy
+) -> dict[str, KeptNames]:
+    """Select the blobs that the groups after init start with: constants and saved state."""
+    return {
+        node: names
+        if node in policy.nodes
+        else replace(names, state=frozenset(), unsaved=names.state)
+        for node, names in names_by_node.items()
+    }
+
+
 def _classify(view: NodeView, faults: Faults) -> KeptNames:
-    state: list[str] = []
-    constants: list[str] = []
+    state: set[str] = set()
+    constants: set[str] = set()
     names = _walk_tasks(view)
     for name, blob in names.items():
         spec_position = blob.written_at or blob.rebuilt_at
@@ -121,9 +136,9 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
             )
         if blob.status is not Status.GONE:
             # A name that is both has a fault already; dropping it would cause further faults.
-            (constants if blob.written_at is None else state).append(name)
-    called = [name for name in constants if names[name].is_called]
-    return KeptNames(tuple(sorted(state)), tuple(sorted(constants)), tuple(sorted(called)))
+            (constants if blob.written_at is None else state).add(name)
+    called = frozenset(name for name in constants if names[name].is_called)
+    return KeptNames(frozenset(state), frozenset(constants), called)
 
 
 def _walk_tasks(view: NodeView) -> dict[str, _Name]:
@@ -184,7 +199,7 @@ def check_layouts(
     names = {
         name
         for node_names in names_by_node.values()
-        for name in (*node_names.state, *node_names.constants)
+        for name in node_names.state | node_names.constants
         if not name.startswith(POSITION_PREFIX)
     }
     for layout in layouts:
@@ -233,7 +248,7 @@ def add_state_dirs(
     extended = dict(names_by_node)
     for node, blobs in state_dirs.items():
         node_names = extended.get(node, KeptNames())
-        extended[node] = replace(node_names, state=tuple(sorted({*node_names.state, *blobs})))
+        extended[node] = replace(node_names, state=node_names.state.union(blobs))
     return extended
 
 

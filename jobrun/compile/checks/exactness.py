@@ -24,23 +24,24 @@ _DECLARING = (CallPython, RunProgram)
 
 
 def find_inexactness(
-    groups: Mapping[GroupName, GroupDraft], views: Mapping[GroupName, Mapping[str, NodeView]]
+    groups: Mapping[GroupName, GroupDraft],
+    views: Mapping[GroupName, Mapping[str, NodeView]],
+    stop: Iterable[StopCondition],
+    *more: Probe,
 ) -> Exactness:
-    """Collect, group by group, why a resume may be inexact: not the same bit for bit."""
-    reasons: dict[tuple[str, str], None] = {}
-    for name, group in groups.items():
-        for reason in _group_reasons(group, views[name]):
-            reasons.setdefault(reason)
-    return Exactness(tuple(reasons))
+    """Collect why a resume may be inexact, not the same bit for bit: of groups, then of probes.
 
-
-def add_probes(exactness: Exactness, stop: Iterable[StopCondition], *more: Probe) -> Exactness:
-    """Add to a job's reasons for inexactness those of its stop conditions and metrics."""
-    reasons = dict.fromkeys(exactness.reasons)
-    for probe in (
-        *(condition.probe for condition in stop if isinstance(condition, StopWhen)),
-        *more,
-    ):
+    Args:
+        groups: All groups of the job.
+        views: The same groups on their nodes.
+        stop: The stop conditions.
+        *more: Metrics and other conditions.
+    """
+    reasons = dict.fromkeys(
+        reason for name, group in groups.items() for reason in _group_reasons(group, views[name])
+    )
+    conditions = (condition.probe for condition in stop if isinstance(condition, StopWhen))
+    for probe in (*conditions, *more):
         reasons |= dict.fromkeys(_expression_reasons(probe.parts, probe.path))
     return Exactness(tuple(reasons))
 

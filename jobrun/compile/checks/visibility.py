@@ -11,10 +11,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.scopes import NodeView
+from jobrun.compile.analysis.state import KeptNames
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FAILED, FlowAnalysis, FlowProblem, Status
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft, TaskFlow
@@ -24,33 +25,30 @@ from jobrun.graph.types import Scope
 _OWNERS = {Scope.NODE: "a blob of the node", Scope.GROUP: "a blob of the group run"}
 
 
-class ProtectedNames(Struct):
-    """Names of a node's global workspace that must not be written or deleted freely.
+class VisibilityCheck(Struct, dict=True):
+    """The visibility check of one group on one node.
 
     Attributes:
-        callables: Constants that only callables make. One that is an object may be passed to a
-            callable that changes it; whether it is an object is checked at the call.
+        owned: The node's names that must not be written or deleted freely.
     """
 
-    state: frozenset[str] = frozenset()
-    constants: frozenset[str] = frozenset()
-    callables: frozenset[str] = frozenset()
-
-
-class VisibilityCheck(Struct, dict=True):
-    """The visibility check of one group on one node."""
-
     view: NodeView
-    owned: ProtectedNames
+    owned: KeptNames
     faults: Faults
     missing: MissingBlobs
-    _ended: dict[str, bool] = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Check that set-up, tasks and reports read only visible blobs, made before them."""
+    def check(self) -> set[tuple[str, str]]:
+        """Check that set-up, tasks and reports read only visible blobs, made before them.
+
+        Returns:
+            Paths of tasks and names with a fault about their order: no race is to be reported.
+        """
         self._check_setup()
-        for position, task in self.view.tasks.items():
-            self._check_task(position, task)
+        unordered = {
+            (task.path, name)
+            for position, task in self.view.tasks.items()
+            for name in self._check_task(position, task)
+        }
         for report in self.view.group.reports.get(self.view.node, ()):
             finder = FlowAnalysis()
             summary = finder.block(report.steps, report.path)
@@ -59,10 +57,7 @@ class VisibilityCheck(Struct, dict=True):
                 summary.needs, None, lambda name: name in self._base or name == FAILED
             )
             self._check_protected(finder.uses.writes, finder.uses.deletes)
-
-    def is_provided(self, position: int, name: str) -> bool:
-        """Return whether a blob is visible to a task: certainly made before the task starts."""
-        return name in self._base or self._find_maker(position, name) is not None
+        return unordered
 
     @cached_property
     def _base(self) -> frozenset[str]:
@@ -117,16 +112,20 @@ class VisibilityCheck(Struct, dict=True):
         statuses = [tasks[maker].flow.total.end.get(name) for maker in makers]
         return Status.SET in statuses and Status.GONE not in statuses
 
-    def _check_task(self, position: int, task: TaskDraft) -> None:
+    def _check_task(self, position: int, task: TaskDraft) -> list[str]:
+        """Check the blobs that a task uses; return those with a fault about their order."""
         flow = task.flow
 
         def is_there(name: str) -> bool:
-            return self.is_provided(position, name)
+            return name in self._base or self._find_maker(position, name) is not None
 
-        for needs in (flow.total.needs, flow.reports, flow.outputs):
-            self._check_needs(needs, position, is_there)
+        unordered = [
+            name
+            for needs in (flow.total.needs, flow.reports, flow.outputs)
+            for name in self._check_needs(needs, position, is_there)
+        ]
         if task.records.is_loop:
-            self._check_fields(task)
+            unordered += self._check_fields(task)
         # Few jobs have constants; without any, writes need not be collected.
         self._check_protected(
             self._written_names(flow) if self.owned.constants else {},
@@ -141,6 +140,7 @@ class VisibilityCheck(Struct, dict=True):
                     "read it in the exit of 'instance', or make it in the init of 'task'",
                     spec_position,
                 )
+        return unordered
 
     def _written_names(self, flow: TaskFlow) -> dict[str, SpecPosition]:
         """Map each blob that a task writes to the position in the spec, to check its visibility.
@@ -160,8 +160,9 @@ class VisibilityCheck(Struct, dict=True):
             if not (name in self.owned.callables and flow.is_only("lent", name))
         }
 
-    def _check_fields(self, task: TaskDraft) -> None:
-        """Check that fields of records overwrite no blob that is visible to other tasks."""
+    def _check_fields(self, task: TaskDraft) -> list[str]:
+        """Check that fields of records overwrite no visible blob; return those that do."""
+        overwriting = []
         read = task.records.read
         for name in task.records.fields:
             scope = self.view.shared_scope(name)
@@ -178,7 +179,7 @@ class VisibilityCheck(Struct, dict=True):
             elif read is not None:
                 source = f" from queue '{read.queue.name}'"
             # A race on the same name would be a second fault with the same cause.
-            self.missing.unordered.add((task.path, name))
+            overwriting.append(name)
             owner = _OWNERS[scope] if name not in self.owned.state else "state"
             self.faults.error(
                 "E510",
@@ -188,16 +189,21 @@ class VisibilityCheck(Struct, dict=True):
                 where,
                 name,
             )
+        return overwriting
 
     def _check_needs(
         self,
         needs: Mapping[str, SpecPosition],
         position: int | None,
         is_there: Callable[[str], bool],
-    ) -> None:
-        for name, spec_position in needs.items():
-            if not is_there(name):
-                self.missing.report(self.view, position, name, spec_position)
+    ) -> list[str]:
+        """Check that blobs that are needed exist; return those missing for the order of tasks."""
+        missing, view, unsaved = self.missing, self.view, self.owned.unsaved
+        return [
+            name
+            for name, spec_position in needs.items()
+            if not is_there(name) and missing.report(view, position, name, spec_position, unsaved)
+        ]
 
     def _check_protected(
         self, writes: Mapping[str, SpecPosition], deletes: Mapping[str, SpecPosition]

@@ -36,7 +36,7 @@ def warn_of_mistakes(
     groups = draft.groups
     lent = {name for task in groups["epoch"].tasks for name in task.flow.lent()}
     if policy.enabled and not any(
-        names.state or lent & {*names.callables} for names in names_by_node.values()
+        names.state or lent & names.callables for names in names_by_node.values()
     ):
         spec_position = SpecPosition("init", groups["init"].origin)
         faults.warn(

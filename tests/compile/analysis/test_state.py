@@ -16,14 +16,14 @@ from tests.support.compiling import codes_of, fault_of, job_of
 
 
 def test_names_of_a_node_are_state_and_constants():
-    names_by_node = {"a": KeptNames(("w",), ("X",)), "b": KeptNames()}
+    names_by_node = {"a": KeptNames(frozenset("w"), frozenset("X")), "b": KeptNames()}
     assert names_of(names_by_node) == {"a": frozenset({"w", "X"}), "b": frozenset()}
 
 
 def test_names_come_in_the_order_of_the_nodes_without_empty_ones():
     cluster = Cluster((Node("b"), Node("a"), Node("c")))
-    assert sort_by_node(cluster, {"a": ("x",), "b": ("y",), "c": ()}) == (
-        ("b", ("y",)),
+    assert sort_by_node(cluster, {"a": frozenset("x"), "b": frozenset("yz"), "c": frozenset()}) == (
+        ("b", ("y", "z")),
         ("a", ("x",)),
     )
 
