@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from msgspec import Struct, field
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.task_groups import UploadBuilder
     from jobrun.graph.types import Cluster
     from jobrun.runtime.codegen.meter_protocol import StepProfiler
+else:
+    # ``help(RunOptions)`` evaluates the types of its fields.
+    MetadataHandler = UploadBuilder = Cluster = StepProfiler = Any
 
 # Receives the targets of notifications, the run's directory, and why it makes no progress.
 Announce = Callable[[tuple[NotifyTarget, ...], str, str], None]
