@@ -96,7 +96,7 @@ ROWS: dict[int, Row] = {
     ),
     31: Row("stdout closed", _of(_CLI, "row_31_a_reader_that_goes_away_loses_no_epoch")),
     32: Row("odd environment", _of(_CLI, "row_32_the_environment_does_not_change_the_bits")),
-    33: Row("limits", _of(_CLI, "row_33_few_open_files_are_enough_or_it_is_told")),
+    33: Row("limits", _of(_CLI, "row_33_few_open_files_are_enough_or_are_reported")),
     34: Row(
         "LD_PRELOAD, PYTHONPATH",
         _of(_DIRECTORY, "row_34_what_is_preloaded_does_not_reach_programs"),
@@ -125,7 +125,9 @@ ROWS: dict[int, Row] = {
     ),
     40: Row(
         "link, pipe, device, hard link",
-        _of(_HOSTILE, "rows_40_to_54_a_damaged_newest_epoch_is_told_and_the_one_before_is_used"),
+        _of(
+            _HOSTILE, "rows_40_to_54_a_damaged_newest_epoch_is_reported_and_the_one_before_is_used"
+        ),
     ),
     41: Row(
         "world-writable",
@@ -134,7 +136,7 @@ ROWS: dict[int, Row] = {
     42: Row(
         "read-only",
         (
-            *_of(_DIRECTORY, "row_42_an_unwritable_directory_is_told_at_the_start"),
+            *_of(_DIRECTORY, "row_42_an_unwritable_directory_is_reported_at_the_start"),
             *_of(
                 "runner/preflight/test_filesystem", "row_42_a_directory_is_tried_by_writing_into_it"
             ),
@@ -164,7 +166,7 @@ ROWS: dict[int, Row] = {
         "directory removed", _of(_DIRECTORY, "row_45_a_directory_removed_under_us_ends_with_words")
     ),
     46: Row("stray files", _of(_HOSTILE, "row_46_what_lies_about_is_ignored")),
-    47: Row("copied run", _of(_DIRECTORY, "row_47_a_copy_by_rsync_or_cp_goes_on_elsewhere")),
+    47: Row("copied run", _of(_DIRECTORY, "row_47_a_copy_by_rsync_or_cp_continues_elsewhere")),
     48: Row(
         "copied while running",
         _of(_DIRECTORY, "row_48_a_copy_made_while_it_runs_verifies_or_is_refused"),
@@ -257,14 +259,16 @@ ROWS: dict[int, Row] = {
     ),
     64: Row(
         "newest damaged",
-        _of(_HOSTILE, "rows_40_to_54_a_damaged_newest_epoch_is_told_and_the_one_before_is_used"),
+        _of(
+            _HOSTILE, "rows_40_to_54_a_damaged_newest_epoch_is_reported_and_the_one_before_is_used"
+        ),
     ),
     65: Row("epoch gone", _of(_DIRECTORY, "row_65_an_epoch_that_is_gone_needs_the_users_word")),
-    66: Row("odd results", _of("runtime/steps/test_call", "what_does_not_fit_is_refused")),
+    66: Row("odd results", _of("runtime/callables/test_call", "what_does_not_fit_is_refused")),
     67: Row(
         "keeps a reference",
         _of(
-            "runtime/steps/test_call",
+            "runtime/callables/test_call",
             "a_result_that_others_can_see_is_copied",
             "what_is_kept_of_an_inout_array_is_cut_off",
         ),
@@ -274,9 +278,9 @@ ROWS: dict[int, Row] = {
         (
             *_of(
                 _ENDS,
-                "row_68_whatever_ends_the_process_is_told_and_loses_nothing",
+                "row_68_any_end_of_the_process_is_reported_and_loses_nothing",
                 "row_68_sys_exit_is_a_failure_of_the_callable",
-                "row_68_the_copy_of_a_callable_that_forks_does_not_go_on_with_the_run",
+                "row_68_the_copy_of_a_callable_that_forks_does_not_continue_the_run",
                 "row_68_a_thread_that_was_left_running_does_not_hold_the_process",
             ),
             *_of("tools/prove/test_trials", "a_job_that_fails_by_itself_cannot_be_proven"),
@@ -313,8 +317,8 @@ ROWS: dict[int, Row] = {
             ),
             *_of(
                 _ENDS,
-                "row_70_a_limit_of_memory_is_told_with_the_place",
-                "row_70_who_is_ended_by_the_kernel_for_lack_of_memory_is_told_so",
+                "row_70_a_memory_limit_is_reported_with_the_location",
+                "row_70_an_out_of_memory_kill_is_reported",
             ),
         ),
     ),
@@ -322,7 +326,7 @@ ROWS: dict[int, Row] = {
         "time, hash order",
         _of(
             "tools/prove/test_proof",
-            "a_job_that_is_not_the_same_twice_is_told_before_anything_is_killed",
+            "a_job_that_is_not_repeatable_is_reported_before_any_kill",
         ),
     ),
     72: Row(
@@ -338,7 +342,7 @@ ROWS: dict[int, Row] = {
             ),
             *_of(
                 "runtime/steps/test_restore_process_state",
-                "row_73_what_a_task_changes_of_the_process_is_put_back_and_told_once",
+                "row_73_process_state_that_a_task_changes_is_restored_and_reported_once",
             ),
             *_of(_ENDS, "row_73_a_callable_that_changes_the_process_changes_nothing_else"),
         ),
@@ -362,7 +366,10 @@ ROWS: dict[int, Row] = {
     77: Row(
         "grandchildren",
         (
-            *_of("runtime/steps/test_run_program", "what_a_program_leaves_behind_ends_with_it"),
+            *_of(
+                "runtime/steps/test_run_program",
+                "processes_that_a_program_leaves_behind_are_killed",
+            ),
             *_of("runtime/steps/test_output", "a_background_process_does_not_hold_the_step"),
             *_of(_DIRECTORY, "row_82_no_program_outlives_the_run"),
             *_of(_ENDS, "row_77_what_has_a_session_of_its_own_ends_with_the_run"),
@@ -374,7 +381,7 @@ ROWS: dict[int, Row] = {
     ),
     79: Row(
         "reads stdin",
-        _of("runtime/steps/test_run_program", "it_runs_in_the_specs_folder_without_input"),
+        _of("runtime/steps/test_run_program", "a_program_runs_in_the_specs_folder_without_input"),
     ),
     80: Row(
         "SIGKILL, twice",
@@ -419,7 +426,7 @@ ROWS: dict[int, Row] = {
                 "many_signals_make_one_request",
                 "row_82_a_signal_before_the_loop_ends_the_process_in_good_order",
             ),
-            *_of(_ENDS, "row_82_a_signal_is_one_request_to_whomever_it_is_sent"),
+            *_of(_ENDS, "row_82_a_signal_is_one_request_whichever_process_gets_it"),
         ),
     ),
     83: Row(
@@ -431,8 +438,8 @@ ROWS: dict[int, Row] = {
             *_of(
                 "e2e/test_sessions",
                 "a_node_that_is_killed_costs_an_epoch_and_no_bit",
-                "nodes_that_are_lost_again_and_again_end_the_command_and_resume_goes_on",
-                "nodes_end_with_their_master_and_the_run_goes_on_later",
+                "nodes_that_are_lost_again_and_again_end_the_command_and_resume_continues",
+                "nodes_end_with_their_master_and_the_run_continues_later",
             ),
             *_of(
                 "session/processes/test_group_run",

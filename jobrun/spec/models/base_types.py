@@ -7,6 +7,8 @@ one mend.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -15,7 +17,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from msgspec import Struct
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -210,7 +211,8 @@ def _byte_size(value: Any) -> int:
 
 
 # A dataclass, because pydantic serialises it.
-class Every(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Every:
     """How often: an amount of epochs, of seconds, or of records; or as is best."""
 
     unit: Literal["epochs", "seconds", "records", "auto"]
