@@ -7,11 +7,10 @@ one mend.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import sys
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
 from types import ModuleType
