@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
-
-from msgspec.structs import replace
 
 from tests.property.expressions import Picker
 from tests.property.kinds import BOOL, COUNTER, INT, Type
