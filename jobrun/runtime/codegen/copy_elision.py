@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -218,25 +219,22 @@ def find_views(
         for op in step.ops
         if isinstance(op, Assign)
     }
-    sites = {
-        part.site for parts_of_op in parts.values() for part in parts_of_op if part.site is not None
+    targets = {
+        part.site: part for part in chain.from_iterable(parts.values()) if part.site is not None
     }
-    if not sites:
+    if not targets:
         return NO_VIEWS
     points = flow_graph.build_flow(steps, path, inlined)
     always = frozenset(filter(names.outlives, private))
-    analysis = _Analysis(points, parts, frozenset(private), always, sites)
+    analysis = _Analysis(points, parts, frozenset(private), always, targets)
     if not analysis.settle():
         return NO_VIEWS
-    targets = {
-        part.site: part
-        for parts_of_op in parts.values()
-        for part in parts_of_op
-        if part.site in sites
-    }
-    visible = _visible_layouts(steps, parts)
+    visible = _visible_layouts(steps, chain.from_iterable(parts.values()))
     return Views(
-        {site: targets[site].is_plain and targets[site].target not in visible for site in sites},
+        {
+            site: targets[site].is_plain and targets[site].target not in visible
+            for site in analysis.sites
+        },
         analysis.at_end(),
     )
 
@@ -343,7 +341,10 @@ class _Analysis:
         parts: By ``id`` of an assignment, what its names get.
         private: Names that are variables of the code; others may be read by anything.
         always: Names that something outside of the block may read, whenever it ends.
-        sites: All assignments that could bind views.
+        targets: What a name gets in each assignment that could bind a view.
+
+    Attributes:
+        sites: The assignments that bind views, of which ``settle`` removes some.
     """
 
     def __init__(
@@ -352,16 +353,15 @@ class _Analysis:
         parts: Mapping[int, tuple[_Part, ...]],
         private: frozenset[str],
         always: frozenset[str],
-        sites: set[Site],
+        targets: Mapping[Site, _Part],
     ) -> None:
         self._points = points
         self._parts = parts
+        self._all_parts = tuple(chain.from_iterable(parts.values()))
         self._private = private
         self._always = always
-        self._sites = sites
-        self._targets = {
-            part.site: part.target for parts_of_op in parts.values() for part in parts_of_op
-        }
+        self._targets = targets
+        self.sites = set(targets)
         self._before: dict[int, _Sharing] = {}
         self._relevant = self._find_relevant()
         self._visits = 0
@@ -374,23 +374,16 @@ class _Analysis:
             seen = {site for point in self._points for site in self._seen_at(point)}
             if not seen:
                 return True
-            self._sites -= seen
+            self.sites -= seen
 
     def at_end(self) -> dict[str, tuple[str, ...]]:
         """Map each name that an elided copy leaves as a view to names that may hold its array.
 
         These are the ones that may hold the same array at some point.
         """
-        parts = [part for parts_of_op in self._parts.values() for part in parts_of_op]
-        views = {part.target for part in parts if part.site in self._sites}
-        size = -1
-        while size != len(views):
-            size = len(views)
-            views |= {
-                part.target
-                for part in parts
-                if part.site is None and not views.isdisjoint(part.sources)
-            }
+        views = {part.target for part in self._all_parts if part.site in self.sites}
+        shared = [part for part in self._all_parts if part.site is None]
+        _close(views, [(part.sources, (part.target,)) for part in shared])
         sharers: dict[str, set[str]] = {name: set() for name in views & self._always}
         for state in self._before.values():
             for name in sharers.keys() & state.keys():
@@ -417,17 +410,11 @@ class _Analysis:
 
     def _find_relevant(self) -> frozenset[str]:
         """Return the names that may share memory with another name because a copy is elided."""
-        parts = [part for parts_of_op in self._parts.values() for part in parts_of_op]
         relevant = {
-            name for part in parts if part.site is not None for name in (part.target, *part.sources)
+            name for part in self._targets.values() for name in (part.target, *part.sources)
         }
-        size = -1
-        while size != len(relevant):
-            size = len(relevant)
-            relevant.update(part.target for part in parts if not relevant.isdisjoint(part.sources))
-            for point in self._points:
-                if not relevant.isdisjoint(point.reads):
-                    relevant |= point.makes
+        bound = [(part.sources, (part.target,)) for part in self._all_parts]
+        _close(relevant, [*bound, *((point.reads, point.makes) for point in self._points)])
         return frozenset(relevant)
 
     def _join(self, point: Point, more: _Sharing) -> bool:
@@ -472,7 +459,7 @@ class _Analysis:
         sharers = [
             (part.target, self._shared_by(part, before))
             for part in parts
-            if part.target in live and (part.site is None or part.site in self._sites)
+            if part.target in live and (part.site is None or part.site in self.sites)
         ]
         for number, (target, others) in enumerate(sharers):
             for other, sites in others.items():
@@ -523,7 +510,7 @@ class _Analysis:
             live = live | point.reads
         for name in point.changes & state.keys():
             for other, sites in state[name].items():
-                present = sites & self._sites
+                present = sites & self.sites
                 if present and (other == _OUTSIDE or other in live):
                     yield self._chosen(name, other, present)
 
@@ -531,7 +518,7 @@ class _Analysis:
         """Choose which elided copy to make after all, where a write would change another name."""
 
         def rank(site: Site) -> tuple[int, Site]:
-            target = self._targets[site]
+            target = self._targets[site].target
             return ((written, other).index(target) if target in {written, other} else 2, site)
 
         return min(sites, key=rank)
@@ -560,7 +547,17 @@ def _reads_while_writing(op: Op | None) -> bool:
             return True
 
 
-def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, ...]]) -> set[str]:
+def _close(names: set[str], pairs: list[tuple[Collection[str], Collection[str]]]) -> None:
+    """Add to names the second part of each pair whose first has one of them, until none is new."""
+    size = -1
+    while size != len(names):
+        size = len(names)
+        for causes, effects in pairs:
+            if not names.isdisjoint(causes):
+                names.update(effects)
+
+
+def _visible_layouts(steps: tuple[Step, ...], parts: Iterable[_Part]) -> set[str]:
     """Collect all names whose copies cannot be elided, as memory layout changes results."""
     visible: set[str] = set()
     for step in walk(steps):
@@ -569,18 +566,7 @@ def _visible_layouts(steps: tuple[Step, ...], parts: Mapping[int, tuple[_Part, .
                 visible.update(names_with_visible_layout(op, op_expressions(op)))
         else:
             visible.update(names_with_visible_layout(None, expressions(step)))
-    passed = [
-        part
-        for parts_of_op in parts.values()
-        for part in parts_of_op
-        if part.site is None and part.sources
-    ]
-    size = -1
-    while size != len(visible):
-        size = len(visible)
-        for part in passed:
-            if part.target in visible:
-                visible |= part.sources
+    _close(visible, [((part.target,), part.sources) for part in parts if part.site is None])
     return visible
 
 

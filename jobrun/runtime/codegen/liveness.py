@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from jobrun.core.partly_compared import PartlyCompared
 from jobrun.graph.blob_access import AccessFinder
 from jobrun.graph.expressions import Call, Expr, Name
-from jobrun.graph.query import expressions, op_expressions, walk
+from jobrun.graph.query import expressions, walk
 from jobrun.graph.readers import record_fields
 from jobrun.graph.steps import CallPython, Net, Step
 from jobrun.graph.types import (
@@ -75,7 +75,7 @@ def collect_usage(steps: Steps) -> Usage:
         if isinstance(step, Net):
             # After a swap, a change through one name changes the array that the other name held.
             usage.changed.update(*map(permuted_names, step.ops))
-        for expr in _all_expressions(step):
+        for expr in expressions(step):
             usage.changed.update(changed_views(expr))
     return usage
 
@@ -279,14 +279,6 @@ def _outer_part(usage: Usage, scopes: Scopes) -> Usage:
     return Usage(usage.used & outer, usage.changed & outer)
 
 
-def _all_expressions(step: Step) -> Iterator[Expr]:
-    if isinstance(step, Net):
-        for op in step.ops:
-            yield from op_expressions(op)
-    else:
-        yield from expressions(step)
-
-
 def changed_views(expr: Expr) -> set[str]:
     """Collect, for liveness, blobs that an operator changes through a view: ``add_at(M[0])``."""
     if not isinstance(expr, Call) or expr.function not in OPERATORS:
@@ -313,27 +305,18 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
     A name that only the body knows has certainly got another value there before the body looks
     at it again: that nothing is read before it is made, the compiler has proven.
+
+    Args:
+        task: The task.
+        names: What is known of the names of its body.
     """
     sent = Counter(name for write in task.write for name in write.names)
     if not sent:
         return frozenset()
     private_scopes = {Scope.INSTANCE} if task.instances > 1 else {Scope.INSTANCE, Scope.TASK}
-    seen = _read_outside_body(task)
     return frozenset(
-        name
-        for name, count in sent.items()
-        if count == 1 and name not in seen and names.scope(name) in private_scopes
+        name for name in names.passing if sent[name] == 1 and names.scope(name) in private_scopes
     )
-
-
-def _read_outside_body(task: Task) -> set[str]:
-    """Collect names live outside a task's body: read by its outputs, setup and reports."""
-    seen = set(collect_expression_usage(output.value for output in task.outputs).used)
-    for nets in (*task.setup, *task.instance_setup):
-        seen |= collect_usage(nets.init).used | collect_usage(nets.exit).used
-    for report in task.reports:
-        seen |= collect_usage(report.steps).used
-    return seen
 
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
