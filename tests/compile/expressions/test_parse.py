@@ -14,6 +14,7 @@ from jobrun.graph.traversal import walk_expr
 from tests.support.expressions import ORIGIN, expression, fault, faults, statement
 from tests.support.hostile import DEEP, ESCAPES, STATEMENTS, TOKENS
 from tests.support.tables import each_case
+from tests.support.thinning import examples
 
 
 @each_case("text", ESCAPES)
@@ -43,11 +44,21 @@ SOUP = st.lists(st.sampled_from(TOKENS), max_size=25).flatmap(
 
 
 @given(SOUP)
-@settings(max_examples=200)
 @example("\\")
 @example("x[")
 @example("f'{")
 def test_any_text_is_an_expression_or_a_fault(text):
+    _expect_an_expression_or_a_fault(text)
+
+
+@pytest.mark.long
+@given(SOUP)
+@settings(max_examples=examples(200))
+def test_many_texts_are_an_expression_or_a_fault(text):
+    _expect_an_expression_or_a_fault(text)
+
+
+def _expect_an_expression_or_a_fault(text):
     try:
         tree = expression(text)
     except SpecError:
@@ -67,8 +78,15 @@ def test_any_text_is_a_statement_or_a_fault(text):
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=200)
 def test_any_characters_are_an_expression_or_a_fault(text):
+    with suppress(SpecError):
+        assert isinstance(expression(text), Expr)
+
+
+@pytest.mark.long
+@given(st.text(max_size=60))
+@settings(max_examples=examples(200))
+def test_many_characters_are_an_expression_or_a_fault(text):
     with suppress(SpecError):
         assert isinstance(expression(text), Expr)
 

@@ -23,6 +23,7 @@ from jobrun.graph.steps import (
     While,
 )
 from tests.support.compiling import codes_of, compile_text, fault_of
+from tests.support.thinning import examples
 
 GOOD = {
     "in a row": "x = 1, y = x",
@@ -288,9 +289,20 @@ def test_what_is_accepted_never_reads_a_name_that_is_not_set(program, runs):
             assert certain <= interpreter.set
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_programs(), st.lists(st.booleans(), max_size=30))
 def test_what_is_needed_is_enough(program, choices):
+    _expect_needs_to_be_enough(program, choices)
+
+
+@pytest.mark.long
+@settings(max_examples=examples(80), deadline=None)
+@given(_programs(), st.lists(st.booleans(), max_size=30))
+def test_what_is_needed_is_enough_for_many_programs(program, choices):
+    _expect_needs_to_be_enough(program, choices)
+
+
+def _expect_needs_to_be_enough(program, choices):
     finder = FlowAnalysis()
     summary = finder.block(program, "body")
     if any(problem.kind == "deleted" for problem in finder.problems):

@@ -152,7 +152,14 @@ def total(x):
 """
 
 
-@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+@pytest.mark.parametrize(
+    "method",
+    # With "spawn" the functions are found by their module alone.
+    [
+        pytest.param(method, marks=() if method == "spawn" else pytest.mark.long)
+        for method in multiprocessing.get_all_start_methods()
+    ],
+)
 def test_processes_that_a_callable_starts_find_its_functions(tmp_path, method):
     job = tmp_path / "job"
     folder(job, pool_library=POOL.replace("METHOD", method))

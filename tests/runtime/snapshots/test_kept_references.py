@@ -14,6 +14,7 @@ from jobrun.runtime.context.frame import Blobs
 from jobrun.runtime.snapshots.kept_references import KeptValues, find_kept
 from jobrun.session.threads.session import ThreadsSession
 from jobrun.values.copies import detach
+from tests.support.thinning import thinned
 
 
 def found(value, *, is_kept=False):
@@ -256,8 +257,9 @@ def test_a_large_array_that_was_not_compared_is_refused_when_its_blob_has_anothe
         keeper.call()
 
 
-def test_thousands_of_kept_parts_are_watched():
-    keeper = Keeper({str(number): [number] for number in range(3000)})
+@pytest.mark.parametrize("count", thinned([1000, 3000], 2))
+def test_thousands_of_kept_parts_are_watched(count):
+    keeper = Keeper({str(number): [number] for number in range(count)})
     lists = list(keeper.value.values())
     parts = find_kept(keeper.value, is_kept=False)
     again = "was returned again"
