@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 
 import click
@@ -11,16 +12,28 @@ from jobrun.cli.app import _OTHER_NAMES, COMMANDS, SubcommandGroup, group
 from jobrun.cli.options import Command
 from jobrun.cli.run_command import invoke
 from jobrun.cli.terminal import Shell
+from tests.support.command import ROOT
 from tests.support.tables import each_case
 
 
 @each_case("name", COMMANDS)
-def test_each_command_of_the_table_is_there_under_its_name(name):
+def test_a_command_of_the_table_is_called_by_its_name_and_described_by_a_sentence(name):
     module, line = COMMANDS[name]
     command = import_module(module).command
     assert isinstance(command, Command | SubcommandGroup)
     assert command.name == name
     assert line.endswith(".")
+
+
+def test_each_module_with_a_command_is_in_the_table():
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "jobrun" / "cli").rglob("*.py")
+        if re.search(r"^command = |^def command\(", path.read_text(), re.MULTILINE)
+    }
+
+    assert len(modules) > 20
+    assert modules - {module for module, _ in COMMANDS.values()} == set()
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])

@@ -78,7 +78,10 @@ def test_an_option_is_shown_as_it_was_given(capsys):
 
 def test_escape_codes_in_a_message_do_not_reach_the_terminal(capsys):
     print_faults([Fault("E021", "bad \x1b[2J name")], Shell({}))
-    assert "\x1b" not in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "\x1b" not in errors
+    assert errors.startswith("error[E021] bad ")
+    assert "[2J name" in errors
 
 
 def test_a_long_fault_is_wrapped_between_words(capsys, monkeypatch):

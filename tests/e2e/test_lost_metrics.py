@@ -157,8 +157,8 @@ def test_epochs_that_were_not_saved_are_counted_as_lost(run, capsys):
 def test_what_exit_measures_is_no_gap(run, capsys):
     assert warnings_of(resume(capsys, 9)) == []
 
-    assert invoke(["status", "latest"]) == 0
-    assert "metrics.jsonl" not in capsys.readouterr().out
+    assert invoke(["status", "latest", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["faults"] == []
     assert "last.end" in run.metrics()
 
 

@@ -133,9 +133,16 @@ def test_changed_spec_file_warns_with_the_command_that_uses_it(run, capsys):
     assert line in capsys.readouterr().err
 
 
-def test_unchanged_spec_file_gives_no_warning(run, capsys):
-    assert invoke(["resume"]) == 0
-    assert "has changed" not in capsys.readouterr().err
+def test_only_a_changed_spec_file_gives_a_warning(run, capsys):
+    assert invoke(["resume", "--dry-run"]) == 0
+    unchanged = capsys.readouterr().err.splitlines()
+    (run.parents[2] / "add.yaml").write_text(SPEC.replace("1.5", "2.5"))
+    assert invoke(["resume", "--dry-run"]) == 0
+
+    added = [line for line in capsys.readouterr().err.splitlines() if line not in unchanged]
+    assert added
+    assert all("add.yaml" in line or line.startswith(" ") for line in added)
+    assert not any("add.yaml" in line for line in unchanged)
 
 
 def test_a_fault_of_a_resumed_run_points_at_the_file_its_author_wrote(

@@ -181,6 +181,7 @@ def test_on_several_hosts_ray_is_started_on_all_and_the_run_on_the_first():
 
 
 def test_what_saves_nothing_is_not_put_back():
+    assert "scontrol requeue" in render_script(_batch(again=True))
     assert "scontrol requeue" not in render_script(_batch(again=False))
 
 

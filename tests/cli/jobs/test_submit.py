@@ -45,9 +45,11 @@ def test_values_and_options_of_the_run_pass_through(capsys):
 
 
 def test_a_deadline_of_the_spec_stays(capsys, folder):
+    without = _printed(capsys)
     (folder / "j.yaml").write_text(f"{SPEC}deadline: 2030-01-01T10:00\n")
 
-    assert "deadline=auto" not in _printed(capsys)
+    assert without.count(" --set deadline=auto") == 1
+    assert _printed(capsys) == without.replace(" --set deadline=auto", "")
 
 
 def test_the_number_of_the_job_is_all_that_is_printed(capsys, folder, monkeypatch):

@@ -200,7 +200,7 @@ def test_old_runs_are_removed_by_status_and_age(two, capsys):
     done = run_command(capsys, "runs", "remove", "--older-than", "1h", "--dry-run")
     assert ("no such run" in done.err, done.out) == (True, "")
     done = run_command(capsys, "runs", "remove", "--status", "finished", "--dry-run")
-    assert done.out.split()[0] == good.name
+    assert [line.split()[0] for line in done.out.splitlines()] == [good.name]
     assert "1 run, " in done.err
     assert good.path.exists()
     run_command(capsys, "runs", "remove", "--status", "finished", "--yes")
@@ -222,7 +222,7 @@ def test_live_runs_are_never_removed_by_age(two, capsys, monkeypatch):
         done = run_command(
             capsys, "runs", "remove", "--older-than", "1d", "--unfinished", "--dry-run"
         )
-    assert done.out.split()[0] == two[1].name
+    assert [line.split()[0] for line in done.out.splitlines()] == [two[1].name]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from jobrun.core.error_catalogue import read_catalogue
 def test_all_codes_are_listed(capsys):
     assert invoke(["explain", "codes"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(read_catalogue())
+    assert lines == [f"{code}  {entry.title}" for code, entry in read_catalogue().items()]
 
 
 def test_without_a_topic_all_topics_are_listed_and_each_is_one(capsys):

@@ -14,7 +14,9 @@ from jobrun.ops.operator_table import DRAWS, OPERATORS, OpDef
 def test_every_function_and_draw_is_listed_with_its_line(capsys):
     assert invoke(["ops"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert {line.split()[0] for line in lines} == {*OPERATORS, *(f"rng.{name}" for name in DRAWS)}
+    shown = dict(line.split(maxsplit=1) for line in lines)
+    assert shown.keys() == {*OPERATORS, *(f"rng.{name}" for name in DRAWS)}
+    assert shown["add"] == "x1 + x2"
 
 
 def test_one_is_shown_with_signature_and_example(capsys):
