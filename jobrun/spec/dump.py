@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
+from jobrun.core.digest import digest_bytes
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.recorded_origins import ordered
 from jobrun.spec.yaml.pyyaml import yaml
@@ -75,7 +75,7 @@ def spec_digest(loaded: LoadedSpec) -> str:
     # Not mode="json": that makes null of NaN and infinity.
     data = loaded.spec.model_dump(mode="python", by_alias=True)
     text = json.dumps(_numbers_as_text(data), sort_keys=True, ensure_ascii=True)
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+    return digest_bytes(text.encode("ascii"))
 
 
 def _numbers_as_text(value: Any) -> Any:

@@ -20,6 +20,7 @@ from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.index_parser import index_span
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import NodeWriter, write_state
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, TaskFailedError
 from jobrun.testing.stores import RUN_ID
 from tests.checkpoint.hdf5.test_value_codec import assert_same
@@ -113,7 +114,7 @@ def test_the_facts_are_those_of_the_file(tmp_path):
     data = (tmp_path / "n.h5").read_bytes()
 
     assert (stored.node, stored.name, stored.size_bytes) == ("n", "n.h5", len(data))
-    assert stored.digest == userblock.sha256(data[: userblock.SIZE])
+    assert stored.digest == digest_bytes(data[: userblock.SIZE])
 
 
 def test_equal_values_give_equal_bytes(tmp_path):

@@ -12,6 +12,7 @@ from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.write.writer import NodeWriter
+from jobrun.core.digest import digest_bytes
 from jobrun.values.compare import same_bits
 from tests.support.checkpoints import VALUES
 from tests.support.golden import GOLDEN
@@ -46,7 +47,7 @@ def test_file_of_format_2_is_read(path):
 
 def test_file_of_format_2_is_verified(path):
     block = path.read_bytes()[: userblock.SIZE]
-    stored = StoredFile("n", "n.h5", path.stat().st_size, userblock.sha256(block))
+    stored = StoredFile("n", "n.h5", path.stat().st_size, digest_bytes(block))
 
     assert find_damage(str(path.parent), stored, whole=True) == ""
 

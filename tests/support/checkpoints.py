@@ -13,6 +13,7 @@ from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count, bloc
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.write.writer import write_state
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.kinds.counter import Counter
@@ -111,7 +112,7 @@ def resealed(path: Path, change) -> None:
         begin, end = block_span(number, tail)
         at = len(data) - DIGEST_BYTES * (block_count(tail) - number)
         data[at : at + DIGEST_BYTES] = digest(bytes(data[begin:end]))
-    fields["digest"] = userblock.sha256(bytes(data[tail:]))
+    fields["digest"] = digest_bytes(bytes(data[tail:]))
     fields["parts"] = userblock.Parts(**parts)
     _write_header(path, data, fields)
     with contextlib.suppress(CheckpointError, ValueError), open_state(str(path)) as file:

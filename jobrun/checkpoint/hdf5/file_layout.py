@@ -7,7 +7,6 @@ layout can be overwritten in place.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from jobrun.checkpoint.hdf5.dataset_names import dataset_path, root_blob
 from jobrun.checkpoint.hdf5.value_codec import Coded
+from jobrun.core.digest import digest_bytes
 from jobrun.core.partly_compared import PartlyCompared
 from jobrun.values.axis_order import AxisOrder
 
@@ -149,9 +149,8 @@ class Layout(PartlyCompared, frozen=True, dict=True):
         """Return the SHA-256 of a file layout: of the blobs' names, kinds, dtypes and shapes."""
         about = [[entry.role, entry.origin] for entry in self.entries]
         roles = json.dumps(about, sort_keys=True) if any(map(_has_attributes, self.entries)) else ""
-        digest = hashlib.sha256(b"\0".join([self.text, self.names_text, roles.encode()]))
-        digest.update(self.type_numbers.tobytes())
-        return f"sha256:{digest.hexdigest()}"
+        texts = b"\0".join([self.text, self.names_text, roles.encode()])
+        return digest_bytes(texts, self.type_numbers.tobytes())
 
     def places(self, start: int) -> tuple[Numbers, int]:
         """Return the offset of each blob's data in the file layout, and where all data end.

@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.json_files import build_encoder
 from jobrun.core.text.patterns import lazy_pattern
@@ -82,16 +83,10 @@ class Header(Struct, frozen=True):
     format: int = FORMAT
 
 
+# Writers call it by this name.
+sha256 = digest_bytes
 _encode = build_encoder(sort_keys=True)
 _HEADER, _PARTS = attrgetter(*Header.__struct_fields__), attrgetter(*Parts.__struct_fields__)
-
-
-def sha256(*parts: bytes | memoryview) -> str:
-    """Compute the ``sha256:<hex>`` of bytes, as a checkpoint file's user block records it."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return f"sha256:{digest.hexdigest()}"
 
 
 def encode(header: Header) -> bytes:

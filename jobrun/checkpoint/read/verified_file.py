@@ -31,6 +31,7 @@ from jobrun.checkpoint.hdf5.index_parser import (
 )
 from jobrun.checkpoint.hdf5.user_block import Header, damaged_error
 from jobrun.checkpoint.read.safe_file import open_regular_file
+from jobrun.core.digest import PREFIX, digest_bytes
 from jobrun.core.errors import CheckpointError
 from jobrun.core.system_calls import read_into
 
@@ -92,7 +93,7 @@ class StateFile:
     @cached_property
     def digest(self) -> str:
         """Return the SHA-256 of this verified file's user block, its digest in the manifest."""
-        return userblock.sha256(self._block)
+        return digest_bytes(self._block)
 
     def require_digest(self, digest: str) -> None:
         """Require that this verified file has the digest in its manifest; else raise E303."""
@@ -108,7 +109,7 @@ class StateFile:
         """
         end = userblock.SIZE + self.header.length
         data = bytes(self.pread(self.parts.tail, end - self.parts.tail))
-        if userblock.sha256(data) != self.header.digest:
+        if digest_bytes(data) != self.header.digest:
             raise damaged_error(self.path, "the checksum of its table of digests does not match")
         with self.structure():
             return parse_tail(data, self.header, self.parts)
@@ -370,5 +371,5 @@ def _read_digested(path: str, descriptor: int, digest: str) -> Iterator[memoryvi
     while count := os.readv(descriptor, [memory]):
         hasher.update(view[:count])
         yield view[:count]
-    if f"sha256:{hasher.hexdigest()}" != digest:
+    if f"{PREFIX}{hasher.hexdigest()}" != digest:
         raise damaged_error(path, "its checksum is not the one in the manifest")

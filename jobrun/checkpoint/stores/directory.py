@@ -28,6 +28,7 @@ from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.stores.object_references import SUFFIX, delete_objects
 from jobrun.checkpoint.stores.read_locks import exclude_readers, hold_epoch
 from jobrun.checkpoint.write.reusable_file import open_over_removed
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import (
@@ -388,7 +389,7 @@ def _require_written(staged: str, file: StoredFile, *, is_reused: bool) -> None:
             raise _changed_error(staged, difference)
         if not is_reused:
             return
-        if userblock.sha256(os.pread(descriptor, userblock.SIZE, 0)) != file.digest:
+        if digest_bytes(os.pread(descriptor, userblock.SIZE, 0)) != file.digest:
             difference = f"{file.name} is not the file that node {file.node} has written"
             raise _changed_error(staged, difference)
     finally:

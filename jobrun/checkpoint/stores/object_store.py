@@ -28,6 +28,7 @@ from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
 from jobrun.checkpoint.stores.manifest import manifest_identity
 from jobrun.checkpoint.stores.object_references import Reference, local_path, read_reference
+from jobrun.core.digest import PREFIX
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.object_url import ObjectUrl
@@ -305,7 +306,7 @@ def _manifest_name(epoch: int) -> str:
 
 def object_name(epoch: int, file: StoredFile) -> str:
     """Build the object store's key for a checkpoint file: epoch, node, start of its digest."""
-    tag = file.digest.removeprefix("sha256:")[:_TAG_LENGTH]
+    tag = file.digest.removeprefix(PREFIX)[:_TAG_LENGTH]
     return f"{epoch_name(epoch)}/{file.node}.{tag}.h5"
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import dis
-import hashlib
 import importlib.util
 import marshal
 import os
@@ -32,6 +31,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from jobrun.core.digest import digest_bytes, digest_file
 from jobrun.graph.expressions import Call
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram
@@ -141,7 +141,7 @@ class _ImportWalker:
         if known not in (None, digest):
             # Modules of the same name in two folders of included files.
             both = "".join(sorted((known, digest)))
-            digest = f"sha256:{hashlib.sha256(both.encode()).hexdigest()}"
+            digest = digest_bytes(both.encode())
         self.sources[name] = digest
 
     def follow(self, module: str, base: Path, *, shown: str = "", only_below: bool = False) -> None:
@@ -417,12 +417,6 @@ def digest_scripts(words: Iterable[str], folder: Path) -> dict[str, str]:
         if inside and path.suffix.lower() in _SCRIPTS and path.is_file():
             digests[f"./{Path(word)}"] = digest_file(path)
     return digests
-
-
-def digest_file(path: Path) -> str:
-    """Digest the bytes of a file, such as a module of user code; return ``sha256:…``."""
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def _in_directories(search: Sequence[Path], name: str) -> Module | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import TaskFailedError
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import compare_mappings, require_no_drift
@@ -42,9 +42,8 @@ def digest_value(value: Any) -> str:
     """Digest a constant by kind, dtype, shape and bits; return "" if that is not possible."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         head = json.dumps(["array", value.dtype.str, value.shape])
-        content = hashlib.sha256(head.encode())
-        content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        return f"sha256:{content.hexdigest()}"
+        content = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+        return digest_bytes(head.encode(), content)
     if isinstance(value, ObjectFacts):
         return f"class {value.class_name}"
     if is_tree(value):
@@ -53,15 +52,13 @@ def digest_value(value: Any) -> str:
         encoded = encode_json(value, "a constant")
     except TaskFailedError:
         return ""
-    return f"sha256:{hashlib.sha256(json.dumps(encoded).encode()).hexdigest()}"
+    return digest_bytes(json.dumps(encoded).encode())
 
 
 def _digest_tree(value: Any) -> str:
     parts = flatten(value)
-    content = hashlib.sha256(json.dumps(parts.structure).encode())
-    for path, leaf in sorted(parts.leaves.items()):
-        content.update(json.dumps([path, digest_value(leaf)]).encode())
-    return f"sha256:{content.hexdigest()}"
+    leaves = ([path, digest_value(leaf)] for path, leaf in sorted(parts.leaves.items()))
+    return digest_bytes(*(json.dumps(part).encode() for part in (parts.structure, *leaves)))
 
 
 def _require_saved(job: Job, node: str, name: str, value: ObjectFacts) -> None:

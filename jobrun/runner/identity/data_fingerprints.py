@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from jobrun.core.digest import PREFIX
 from jobrun.graph.expressions import Text
 from jobrun.graph.group_transforms import rebuild_group
 from jobrun.graph.query import iter_steps
@@ -114,8 +115,8 @@ def _digest(path: Path, size_bytes: int) -> str:
         if size_bytes <= _WHOLE_BYTES:
             while piece := file.read(_PIECE_BYTES):
                 digest.update(piece)
-            return f"sha256:{digest.hexdigest()}"
+            return f"{PREFIX}{digest.hexdigest()}"
         digest.update(file.read(_END_BYTES))
         file.seek(-_END_BYTES, os.SEEK_END)
         digest.update(file.read(_END_BYTES))
-    return f"ends-sha256:{digest.hexdigest()}"
+    return f"ends-{PREFIX}{digest.hexdigest()}"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, to_builtins
 
+from jobrun.core.digest import PREFIX
 from jobrun.core.errors import DriftError, EnvironmentFaultError, Fault
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
@@ -35,7 +36,7 @@ class Pin(Struct, frozen=True):
     sha256: str
 
     def __str__(self) -> str:
-        return f"{self.size_bytes:,} bytes, sha256:{self.sha256[:12]}"
+        return f"{self.size_bytes:,} bytes, {PREFIX}{self.sha256[:12]}"
 
 
 def lock_path(authored: Authored) -> Path | None:

@@ -7,7 +7,6 @@ that these require. Nothing here imports numpy at the top.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import os
 import platform
@@ -17,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from jobrun.core.digest import PREFIX, digest_bytes
 from jobrun.core.hash_seed import described_hash_seed
 from jobrun.core.system_calls import read_proc, usable_cpus
 from jobrun.core.text.patterns import lazy_pattern
@@ -195,7 +195,7 @@ def _code_digest(info: Path) -> str:
         for line in (info / "RECORD").read_text().splitlines()
         if ",sha256=" in line and not line.startswith(("..", info.name))
     )
-    return f"sha256:{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}"
+    return digest_bytes("\n".join(lines).encode())[: len(PREFIX) + 16]
 
 
 def _list_required(info: Path) -> Iterator[str]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobrun.core.digest import PREFIX, digest_file
 from jobrun.core.notify_target import describe_target
 from jobrun.runner.rundir.run_json import RunRecord
 
@@ -44,9 +45,6 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         and git answers: ``commit``, ``dirty`` (tracked files differ from it), ``diff`` (digest of
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
-    # Lazy: not needed to show a provenance.
-    from jobrun.runner.identity.code_digests import digest_file  # noqa: PLC0415
-
     folder = Path(present.folder)
     top = _repository(folder)
     program = os.path.basename(sys.argv[0])  # noqa: PTH119
@@ -123,7 +121,7 @@ def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
                 begin = begin or piece
     finally:
         limit.cancel()
-    return process.returncode == 0, begin, f"sha256:{digest.hexdigest()}"
+    return process.returncode == 0, begin, f"{PREFIX}{digest.hexdigest()}"
 
 
 def _hide_targets(words: Sequence[str]) -> list[str]:
@@ -147,7 +145,7 @@ def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     words = []
     git = facts.get("git")
     if isinstance(git, Mapping):
-        diff = str(git.get("diff", "")).removeprefix("sha256:")[:12]
+        diff = str(git.get("diff", "")).removeprefix(PREFIX)[:12]
         changed = f" with changes{f' ({diff})' if diff else ''}" if git.get("dirty") else ""
         words.append(f"commit {str(git.get('commit', ''))[:12]}{changed}")
     if record.packages:

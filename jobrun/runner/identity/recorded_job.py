@@ -6,7 +6,6 @@ The one place that knows the difference; for everyone else it is something with 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Mapping
 from itertools import repeat
@@ -16,6 +15,7 @@ from typing import assert_never
 from msgspec import Struct, field
 
 from jobrun.compile.pipeline import compile_job, complete
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.graph.types import Job
@@ -26,7 +26,6 @@ from jobrun.runner.rundir.run_json import Param
 from jobrun.runner.rundir.spec_folder import (
     PLAN_NAME,
     RESOLVED_NAME,
-    bytes_digest,
     install_spec,
     is_as_recorded,
     load_recorded_spec,
@@ -82,7 +81,7 @@ def digest_authored(authored: Authored) -> str:
     """Digest a job as it is recorded: its resolved spec, or its graph if built in Python."""
     if isinstance(authored, LoadedSpec):
         return spec_digest(authored)
-    return f"sha256:{hashlib.sha256(_graph_text(authored.job).encode()).hexdigest()}"
+    return digest_bytes(_graph_text(authored.job).encode())
 
 
 def _graph_text(job: Job) -> str:
@@ -324,7 +323,7 @@ def _recorded_graph(run: Run) -> str:
     if is_from_python(run):
         for candidate in (path, path.with_name(_NEXT_GRAPH_NAME)):
             with contextlib.suppress(OSError):
-                if bytes_digest(read_regular(candidate)) == run.record.spec_digest:
+                if digest_bytes(read_regular(candidate)) == run.record.spec_digest:
                     return read_regular(candidate).decode(errors="backslashreplace")
         raise DriftError.of(
             "E441",

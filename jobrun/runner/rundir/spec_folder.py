@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shlex
@@ -14,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import build, read_json
@@ -55,7 +55,7 @@ def stage_spec(run: Path, loaded: LoadedSpec, job: Job) -> str:
             folder / ORIGINS_NAME, _origins_text(run, loaded, copy_names, resolved), private=True
         )
         write_file(folder / _NEXT_NAME, resolved, private=True)
-    return bytes_digest(resolved)
+    return digest_bytes(resolved)
 
 
 def install_spec(run: Path) -> None:
@@ -125,17 +125,12 @@ def is_as_recorded(run: Run) -> bool:
         return False
 
 
-def bytes_digest(data: bytes) -> str:
-    """Return the ``sha256:…`` digest of a file in the ``spec/`` folder of a run."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 def _recorded_path(run: Run) -> Path:
     folder, digest = run.path / "spec", run.record.resolved_digest
     path = folder / RESOLVED_NAME
     for candidate in (path, folder / _NEXT_NAME) if digest else ():
         with contextlib.suppress(OSError):
-            if bytes_digest(read_regular(candidate)) == digest:
+            if digest_bytes(read_regular(candidate)) == digest:
                 return candidate
     if not path.is_file():
         raise CheckpointError.of(
@@ -206,7 +201,7 @@ def _authored_file(run: Run, facts: Mapping[str, str]) -> AuthoredFile:
         text = ""
     changed = False
     try:
-        changed = bytes_digest(read_text(path, path).encode()) != facts["digest"]
+        changed = digest_bytes(read_text(path, path).encode()) != facts["digest"]
         shown = str(copy_path) if changed else path
     except SpecError:
         shown = str(copy_path)
@@ -247,12 +242,12 @@ def _origins_text(
                 "name": shown,
                 "path": os.path.relpath(path, run) if path else "",
                 "kept": copy_names.get(shown, ""),
-                "digest": bytes_digest(text.encode()),
+                "digest": digest_bytes(text.encode()),
                 "text": text if is_option else "",
             }
         )
     content = {
-        "resolved": bytes_digest(resolved),
+        "resolved": digest_bytes(resolved),
         "files": files,
         "places": recorded_positions(loaded.source.root, list(loaded.files)),
     }

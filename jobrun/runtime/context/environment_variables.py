@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
 from typing import Any
 
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import EnvironmentFaultError
 
 # Words of a name, between underscores; AWS_SECRET_ACCESS_KEY, but not TOKENIZERS_PARALLELISM.
@@ -136,7 +137,7 @@ class EnvironmentVariables:
         text = os.fsdecode(value)
         if not (_SECRET_NAME.fullmatch(name) or _SECRET_VALUE.search(text)):
             return text
-        digest = _digest(value)
+        digest = digest_bytes(value)
         self._secrets[digest] = value
         return {"digest": digest}
 
@@ -147,7 +148,7 @@ class EnvironmentVariables:
             return os.fsencode(saved)
         digest = saved["digest"]
         here = _read().get(os.fsencode(name))
-        if here is not None and _digest(here) == digest:
+        if here is not None and digest_bytes(here) == digest:
             return here
         if digest in self._secrets:
             return self._secrets[digest]
@@ -172,9 +173,3 @@ def _put(name: bytes, value: bytes | None) -> None:
         os.environb.pop(name, None)
     else:
         os.environb[name] = value
-
-
-def _digest(value: bytes) -> str:
-    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL
-
-    return f"sha256:{sha256(value).hexdigest()}"

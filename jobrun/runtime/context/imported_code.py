@@ -13,7 +13,6 @@ and compared from then on.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import sys
@@ -27,6 +26,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from zipimport import zipimporter
 
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import DriftError
 from jobrun.core.files.disk import write_file
 from jobrun.core.files.json_files import parse_json, read_lines
@@ -126,7 +126,7 @@ class ImportedCode:
         """
         for name, path, _ in _list_user_modules():
             if path in (self._recorded or {}) and os.path.isfile(path):  # noqa: PTH113
-                self._require_recorded(name, path, _digest(Path(path).read_bytes()))
+                self._require_recorded(name, path, digest_bytes(Path(path).read_bytes()))
 
     def check_script(self, path: str) -> None:
         """Compare a script, which a program is started with, if the run recorded it.
@@ -136,7 +136,8 @@ class ImportedCode:
         """
         real = os.path.realpath(path)
         if real in (self._recorded or {}):
-            self._require_recorded(os.path.basename(path), real, _digest(Path(real).read_bytes()))  # noqa: PTH119
+            digest = digest_bytes(Path(real).read_bytes())
+            self._require_recorded(os.path.basename(path), real, digest)  # noqa: PTH119
 
     def state(self) -> tuple[Mapping[str, str], str, str] | None:
         """Return what a child process has to expect, or None outside of a run."""
@@ -161,7 +162,7 @@ class ImportedCode:
         return original(loader, name_or_spec)
 
     def _check(self, name: str, path: str, data: bytes) -> None:
-        real, digest = os.path.realpath(path), _digest(data)
+        real, digest = os.path.realpath(path), digest_bytes(data)
         with self._lock:
             self._require_recorded(name, real, digest)
             self._executed[real] = digest
@@ -254,7 +255,7 @@ def digest_imported(run: Path) -> dict[str, str]:
     One that is gone counts as unchanged: if it is needed, its import fails.
     """
     return {
-        path: _digest((run / path).read_bytes()) if (run / path).is_file() else digest
+        path: digest_bytes((run / path).read_bytes()) if (run / path).is_file() else digest
         for path, digest in read_imported(run).items()
     }
 
@@ -300,10 +301,6 @@ def _wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
 
     wrapped.of_jobrun = True  # type: ignore[attr-defined]
     setattr(owner, name, wrapped)
-
-
-def _digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _list_user_modules() -> list[tuple[str, str, ModuleType]]:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from jobrun.core.digest import PREFIX, digest_bytes
 from jobrun.core.errors import Fault, Origin
 from jobrun.spec.models.job import ParamSpec
 from jobrun.spec.resolve.include import replaced
@@ -104,13 +105,11 @@ class ParamValues:
             secret = str(declared.default)
             mend = fault.mend.replace(secret, "it") if secret else fault.mend
             self.faults[index] = replace(fault, message=message, mend=mend)
-        from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL
-
-        digest = sha256(str(value).encode("utf-8", "surrogateescape")).hexdigest()
-        self._substitution.digests[f"params.{name}"] = digest
+        digest = digest_bytes(str(value).encode("utf-8", "surrogateescape"))
+        self._substitution.digests[f"params.{name}"] = digest.removeprefix(PREFIX)
         self.secrets[name] = None if is_reference else written
         # Digests and dumps are made from the model.
-        return {**data, "type": _kind(value), "default": f"sha256:{digest}"}
+        return {**data, "type": _kind(value), "default": digest}
 
     def _long_form(self, data: Any, node: Node, path: Path) -> ParamSpec | None:
         if isinstance(node, Scalar):

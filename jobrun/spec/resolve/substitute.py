@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from jobrun.core.digest import PREFIX, digest_bytes
 from jobrun.core.errors import Fault
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
@@ -227,9 +228,8 @@ class Substitution(Struct):
             mend = f"set it, or give a default: ${{env:{variable},value}}"
             raise _unknown("E038", message, mend, node, path)
         text = default if value is None else value
-        from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL
-
-        self.digests[variable] = sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        digest = digest_bytes(text.encode("utf-8", "surrogateescape"))
+        self.digests[variable] = digest.removeprefix(PREFIX)
         return text
 
 

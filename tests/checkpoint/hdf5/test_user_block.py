@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jobrun.checkpoint.hdf5.user_block import MAGIC, SIZE, Header, Parts, decode, encode, sha256
+from jobrun.checkpoint.hdf5.user_block import MAGIC, SIZE, Header, Parts, decode, encode
 from jobrun.core.errors import CheckpointError
 from tests.support.tables import each_case
 
@@ -94,7 +94,3 @@ def test_text_that_is_no_header_is_refused(text):
 def test_a_header_that_does_not_fit_is_a_defect():
     with pytest.raises(ValueError, match="does not fit"):
         encode(Header("n" * 5000, 1, "r", 1, "sha256:" + "a" * 64, "", PARTS))
-
-
-def test_the_digest_is_of_the_parts_in_a_row():
-    assert sha256(b"a", b"b") == "sha256:" + hashlib.sha256(b"ab").hexdigest()

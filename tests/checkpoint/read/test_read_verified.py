@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobrun.checkpoint.hdf5.user_block import sha256
 from jobrun.checkpoint.read.verified_file import read_verified
+from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError
 from tests.support.checkpoints import write
 
@@ -25,7 +25,7 @@ def test_file_without_a_header_is_verified_as_a_whole(tmp_path):
     data = bytes(range(256)) * 99
     (tmp_path / "n.h5").write_bytes(data)
 
-    assert bytes_of(tmp_path / "n.h5", sha256(data)) == data
+    assert bytes_of(tmp_path / "n.h5", digest_bytes(data)) == data
     with pytest.raises(CheckpointError, match="manifest"):
         bytes_of(tmp_path / "n.h5", "sha256:" + "0" * 64)
 
