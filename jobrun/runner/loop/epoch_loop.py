@@ -32,6 +32,7 @@ from jobrun.core.events import (
     Noted,
 )
 from jobrun.core.failpoints import reach
+from jobrun.core.waiting import wait_until
 from jobrun.graph.conditions import StopCondition
 from jobrun.graph.query import group_outputs, kept_names, outputs_read_later
 from jobrun.graph.types import Job, OutputRef, Retry, TaskGroup
@@ -447,7 +448,6 @@ class JobRunner:
 
 
 # Interval of the checks for a stop request while nothing runs.
-_POLL_S = 0.05
 
 
 def run_with_retries(
@@ -504,7 +504,8 @@ def run_with_retries(
             failure = _describe_failure(group, attempt, error)
             text = f"{failure}; it runs again {when}, from where it started"
             listen(Noted(text, "warning"))
-            _wait_for_retry(wait_s, requests, group, error)
+            if wait_until(lambda: requests.reason, wait_s):
+                raise GroupCancelledError(group.name) from error
         session.restore(start)
         listen(GroupRetried(group.name, epoch, attempt))
         attempt += 1
@@ -526,15 +527,3 @@ def _find_retries(
 def _describe_failure(group: TaskGroup, attempt: int, error: JobrunError) -> str:
     messages = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
     return f"attempt {attempt} of group '{group.name}' failed: {messages}"
-
-
-def _wait_for_retry(
-    wait_s: float, requests: StopRequests, group: TaskGroup, error: JobrunError
-) -> None:
-    end = time.monotonic() + wait_s
-    while not requests.reason:
-        left_s = end - time.monotonic()
-        if left_s <= 0:
-            return
-        time.sleep(min(left_s, _POLL_S))
-    raise GroupCancelledError(group.name) from error

@@ -7,13 +7,13 @@ those of a run in which nothing was lost.
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.core.events import Listener, NodeReplaced, Noted
+from jobrun.core.waiting import wait_until
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.saved_progress import Progress
 from jobrun.runner.saving.saver import Saver
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from jobrun.runner.saving.mid_epoch_saver import MidEpochSaver
 
 # Interval of the checks for a stop request while nothing runs.
-_POLL_S = 0.05
 _LONGEST_WAIT_S = 60.0
 
 
@@ -157,9 +156,7 @@ class NodeFailover:
         return float(min(2.0 ** (self._count - 2), _LONGEST_WAIT_S))
 
     def _pause(self) -> None:
-        end = time.monotonic() + self._wait_s()
-        while not self._requests.reason and (left_s := end - time.monotonic()) > 0:
-            time.sleep(min(left_s, _POLL_S))
+        wait_until(lambda: self._requests.reason, self._wait_s())
 
 
 def _position(newest: RestartPoint | None) -> tuple[int, int]:

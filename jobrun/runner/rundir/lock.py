@@ -26,6 +26,7 @@ from jobrun.core.files.disk import disk_faults, write_all
 from jobrun.core.files.file_lock import close_locked, is_locked, try_lock
 from jobrun.core.files.json_files import build, read_json
 from jobrun.core.system_calls import read_proc, read_process_stat
+from jobrun.core.waiting import wait_until
 
 LOCK_NAME = "run.lock"
 # The lock file in a job's directory, for file systems that cannot lock the directory itself.
@@ -238,16 +239,13 @@ def lock_starts(job_directory: Path) -> Iterator[None]:
 
 
 def _wait_for_start(descriptor: int, job_directory: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while not try_lock(descriptor):
-        if time.monotonic() >= deadline:
-            raise LockedError.of(
-                "E460",
-                f"another process has been starting a run in {job_directory} for {_START_S:g} s",
-                "look for a jobrun that is stopped (state T in ps) and continue or end it; then "
-                "repeat the command",
-            )
-        time.sleep(_LOOK_EVERY_S)
+    if not wait_until(lambda: try_lock(descriptor), _START_S, _LOOK_EVERY_S):
+        raise LockedError.of(
+            "E460",
+            f"another process has been starting a run in {job_directory} for {_START_S:g} s",
+            "look for a jobrun that is stopped (state T in ps) and continue or end it; then "
+            "repeat the command",
+        )
 
 
 def owner_of(run: Path) -> Owner:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from jobrun.core.errors import EnvironmentFaultError, UsageError
 from jobrun.core.files.disk import write_file
+from jobrun.core.waiting import wait_until
 from jobrun.runner.rundir.lock import Owner, is_live, owner_of
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.stop_requests import SENDER_NAME
@@ -63,9 +64,4 @@ def send_stop_signal(run: Run, *, now: bool = False) -> Owner:
 
 def wait_for_end(run: Run, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> bool:
     """Wait for a signalled run to end; return whether it ended within the timeout."""
-    deadline = clock() + timeout_s
-    while is_live(run.path):
-        if clock() >= deadline:
-            return False
-        time.sleep(_LOOK_EVERY_S)
-    return True
+    return wait_until(lambda: not is_live(run.path), timeout_s, _LOOK_EVERY_S, clock)
