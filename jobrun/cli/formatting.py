@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobrun.core.text.big_integers import integer_hex, is_long
+from jobrun.core.text.columns import align_cells
 from jobrun.core.text.terminal_text import printable_json
 from jobrun.core.text.units import number, size, span
 
@@ -29,6 +30,7 @@ __all__ = [
     "size",
     "span",
     "wrap_line",
+    "wrap_rows",
 ]
 # By the status of a run, as recorded or as determined from outside.
 STATUS_COLOURS = {
@@ -112,9 +114,18 @@ def render_columns(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
     Columns behind the width of the terminal are left out.
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    shown = [at for at in range(len(widths)) if sum(widths[: at + 1]) + 2 * at <= width] or [0]
-    return ["  ".join(row[at].rjust(widths[at]) for at in shown).rstrip() for row in rows]
+    table = align_cells(rows, range(len(rows[0])))
+    count = len(rows[0])
+    while count > 1 and len("  ".join(table[0][:count])) > width:
+        count -= 1
+    return ["  ".join(row[:count]).rstrip() for row in table]
+
+
+def wrap_rows(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Format labels and texts as two columns; a long text continues below its beginning."""
+    indent = max((len(label) for label, _ in rows), default=0) + 2
+    lines = ("  ".join(row) for row in align_cells(rows))
+    return [part for line in lines for part in wrap_line(line, width, indent)]
 
 
 # Rows of time below this part are not shown.
@@ -126,12 +137,8 @@ def list_times(times: TimeUse) -> list[str]:
     """Format a run's times as output of commands, a line per activity: ``91 % 5.3 s computing``."""
     whole = times.total_s or 1.0
     rows = [row for row in times.rows() if row[1] >= _LEAST_PART * whole]
-    spans = [span(seconds) for _, seconds in rows]
-    width = max(map(len, spans), default=0)
-    return [
-        f"{seconds / whole:>4.0%}  {took:>{width}}  {label}"
-        for (label, seconds), took in zip(rows, spans, strict=True)
-    ]
+    cells = [(f"{seconds / whole:>4.0%}", span(seconds), label) for label, seconds in rows]
+    return ["  ".join(row) for row in align_cells(cells, (1,))]
 
 
 def list_resources(processes: Sequence[ProcessUse]) -> list[tuple[str, str]]:

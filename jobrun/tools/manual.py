@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from jobrun.compile.expressions import limits
+from jobrun.core.text.columns import align_cells
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
@@ -213,14 +214,13 @@ def _wrapped(words: tuple[str, ...]) -> str:
 
 
 def _operators() -> str:
-    width = max(len(theirs) for theirs, _, _ in ANCESTORS)
-    return _OPERATORS + "\n".join(f"{theirs:<{width}}  {ours}" for theirs, ours, _ in ANCESTORS)
+    rows = align_cells([(theirs, ours) for theirs, ours, _ in ANCESTORS])
+    return _OPERATORS + "\n".join(map("  ".join, rows))
 
 
 def _rng() -> str:
-    width = max(map(len, DRAWS))
-    lines = (f"  rng.{name:<{width}}  {draw.doc}" for name, draw in sorted(DRAWS.items()))
-    return _RNG + "\n".join(lines)
+    rows = align_cells([(name, draw.doc) for name, draw in sorted(DRAWS.items())])
+    return _RNG + "\n".join(f"  rng.{name}  {text}" for name, text in rows)
 
 
 def _checkpoint_format() -> str:

@@ -26,6 +26,7 @@ from jobrun.cli.options import (
 )
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
+from jobrun.core.text.columns import align_cells
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.types import Job
@@ -339,15 +340,14 @@ def _table(proof: Proof) -> list[str]:
             killed[kill.label] += 1
             landed[kill.label] += hit
             good[kill.label] += hit and outcome.good
-    width = max([len(label) for label in killed] + [len("killed")])
-    head = f"{'killed':<{width}}  {'kills':>6}  {'landed':>6}  {'good':>6}"
-    return [
-        head,
+    rows = [
+        ("killed", " kills", "landed", "  good"),
         *(
-            f"{label:<{width}}  {killed[label]:>6}  {landed[label]:>6}  {good[label]:>6}"
+            (label, *(str(counter[label]) for counter in (killed, landed, good)))
             for label in sorted(killed)
         ),
     ]
+    return ["  ".join(row) for row in align_cells(rows, range(1, 4))]
 
 
 def _sum(proof: Proof, request: ProofRequest) -> str:

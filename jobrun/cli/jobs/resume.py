@@ -14,7 +14,7 @@ import click
 from jobrun import api
 from jobrun.cli.completion_candidates import RUN
 from jobrun.cli.error_output import print_faults
-from jobrun.cli.formatting import render_json_document, wrap_line
+from jobrun.cli.formatting import render_json_document, wrap_rows
 from jobrun.cli.jobs.run import run_under_progress
 from jobrun.cli.jobs.run_options import (
     build_run_options,
@@ -149,13 +149,12 @@ def print_forecast(
 
 def _text(forecast: Forecast, terminal: int) -> list[str]:
     rows = _rows(forecast)
-    width = max(len(label) for label, _ in rows)
-    lines, before = [], ""
-    for label, text in rows:
-        line = f"{label if label != before else '':<{width}}  {text}"
-        lines += wrap_line(line, terminal, width + 2)
-        before = label
-    return lines
+    before = ("", *(label for label, _ in rows))
+    shown = [
+        ("" if label == previous else label, text)
+        for (label, text), previous in zip(rows, before, strict=False)
+    ]
+    return wrap_rows(shown, terminal)
 
 
 def _rows(forecast: Forecast) -> list[tuple[str, str]]:

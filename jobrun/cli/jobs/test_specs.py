@@ -28,6 +28,7 @@ from jobrun.cli.options import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, Fault, Origin, TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_file
+from jobrun.core.text.columns import align_cells
 from jobrun.core.text.fault_text import render_github
 from jobrun.tools.isolation.shared_files import SharedFiles, folders_of, shared_file_warnings
 from jobrun.tools.smoke_tests import SmokeResult, junit, markdown, run_smoke_tests
@@ -203,12 +204,10 @@ def _table(results: tuple[SmokeResult, ...], shell: Shell) -> list[str]:
         )
         for result in results
     ]
-    widths = [max(len(row[at]) for row in rows) for at in range(4)]
     lines = []
-    for result, row in zip(results, rows, strict=True):
-        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
+    for result, cells in zip(results, align_cells(rows), strict=True):
         cells[0] = shell.paint(cells[0], "green" if result.good else "red", result=True)
-        lines.append("  ".join((*cells, row[4])).rstrip())
+        lines.append("  ".join(cells).rstrip())
     bad = sum(not result.good for result in results)
     passed = f"{len(results) - bad} of {len(results)} passed"
     return [*lines, passed]

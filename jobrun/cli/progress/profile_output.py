@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from jobrun.cli.formatting import list_times, shorten_path
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
+from jobrun.core.text.columns import align_cells
 from jobrun.core.time_use import TimeUse
 from jobrun.runner.options import RunOptions
 
@@ -109,15 +110,8 @@ def render_tables(
 
 def _table(numbers: int, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Format rows of a profile as lines of a table; its first ``numbers`` columns hold numbers."""
-    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-    lines = []
-    for row in (head, *rows):
-        cells = [
-            text.rjust(width) if at < numbers else text.ljust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(("  " + "  ".join(cells)).rstrip())
-    return lines
+    table = align_cells((head, *rows), range(numbers))
+    return [("  " + "  ".join(cells)).rstrip() for cells in table]
 
 
 def _calls(calls: int, estimated: bool) -> str:

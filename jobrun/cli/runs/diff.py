@@ -15,6 +15,7 @@ from jobrun.cli.formatting import number, render_json_document
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
+from jobrun.core.text.columns import align_cells
 from jobrun.runner.identity.drift import Change
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.diff import (
@@ -144,9 +145,7 @@ def render_difference(difference: ValueDifference) -> str:
 
 def align_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
     """Align the lines of a checkpoint diff in two columns: blob name, and how it differs."""
-    known = list(rows)
-    width = max((len(name) for name, _ in known), default=0)
-    return [f"  {name:<{width}}  {text}" for name, text in known]
+    return [f"  {name}  {text}" for name, text in align_cells(list(rows))]
 
 
 def _change(change: Change) -> str:

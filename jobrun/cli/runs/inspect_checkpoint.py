@@ -13,12 +13,15 @@ from jobrun import api
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts
 from jobrun.checkpoint.checkpoint_times import save_phases
 from jobrun.cli.completion_candidates import BLOB, RUN_AT_EPOCH
-from jobrun.cli.formatting import number, render_json_document, shorten_path, size, span, wrap_line
+from jobrun.cli.formatting import render_json_document, shorten_path, wrap_line, wrap_rows
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
+from jobrun.core.digest import PREFIX
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
+from jobrun.core.text.columns import align_cells
 from jobrun.core.text.terminal_text import control
+from jobrun.core.text.units import number, size, span
 from jobrun.tools.inspection import (
     Inspection,
     dtype_name,
@@ -38,7 +41,7 @@ from jobrun.tools.report.blob_pictures import (
 )
 
 # Characters of a digest that are shown: its kind, and 12 of the number.
-_DIGEST = len("sha256:") + 12
+_DIGEST = len(PREFIX) + 12
 # Half of what is shown as 1 ms.
 _NOTHING = 0.0005
 
@@ -151,10 +154,7 @@ def _text(
             facts.append(("written", _written(inspection.times)))
     facts += [("stream", f"{stream} ({kind})") for stream, kind in inspection.streams.items()]
     facts += [(name, number(value)) for name, value in inspection.metrics.items()]
-    width = max(len(name) for name, _ in facts)
-    lines = []
-    for name, text in facts:
-        lines += wrap_line(f"{name:<{width}}  {text}", columns, width + 2)
+    lines = wrap_rows(facts, columns)
     for file in files:
         took = _took(inspection, file.header.node)
         title = f"{file.header.node}   {Path(file.path).name}, {size(file.size_bytes)}{took}"
@@ -195,11 +195,9 @@ def _speed(times: CheckpointTimes | NodeTime) -> str:
 def _table(blobs: tuple[BlobFacts, ...], columns: int, *, values: bool) -> list[str]:
     blobs = sort_objects_first(blobs)
     rows = [_row(blob) for blob in blobs]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
     lines = []
-    for blob, row in zip(blobs, rows, strict=True):
-        cells = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False))
-        lines += wrap_line(f"  {cells}  {row[4]}".rstrip(), columns, len(_INDENT))
+    for blob, cells in zip(blobs, align_cells(rows), strict=True):
+        lines += wrap_line(f"  {'  '.join(cells)}".rstrip(), columns, len(_INDENT))
         if values and blob.shape:
             lines += [f"    {line}" for line in value_text(blob.value).splitlines()]
     return lines

@@ -15,6 +15,7 @@ from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, make_directory, write_all
+from jobrun.core.text.columns import align_cells
 from jobrun.core.text.names import did_you_mean
 from jobrun.tools.templates import REQUIREMENTS, TEMPLATES, template_files
 
@@ -69,8 +70,7 @@ def _listed(*, as_json: bool) -> str:
     if as_json:
         entries = [{"name": name, "about": about} for name, about in TEMPLATES.items()]
         return render_json_document("templates", {"templates": entries})
-    width = max(map(len, TEMPLATES))
-    return "\n".join(f"{name:<{width}}  {about}" for name, about in TEMPLATES.items())
+    return "\n".join(map("  ".join, align_cells(list(TEMPLATES.items()))))
 
 
 def _write_all(folder: Path, files: Mapping[str, str]) -> None:

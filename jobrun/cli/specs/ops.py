@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jobrun.cli.formatting import render_json_document, wrap_line
+from jobrun.cli.formatting import render_json_document, wrap_rows
 from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
@@ -64,10 +64,7 @@ def _show_left_out(shell: Shell, *, as_json: bool) -> None:
 
 def _render_table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     """Render the table of ``jobrun ops`` as lines: functions beside wrapped descriptions."""
-    column = max(len(name) for name, _ in rows) + 2
-    return [
-        part for name, text in rows for part in wrap_line(f"{name:<{column}}{text}", width, column)
-    ]
+    return wrap_rows(rows, width)
 
 
 def list_definitions() -> dict[str, Definition]:
