@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobrun.core.text.big_integers import integer_hex, is_long
-from jobrun.core.text.columns import align_cells
-from jobrun.core.text.terminal_text import printable_json
+from jobrun.core.text.terminal_text import align_cells, printable_json
 from jobrun.core.text.units import number, size, span
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from jobrun.compile.expressions import limits
-from jobrun.core.text.columns import align_cells
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.patterns import lazy_pattern
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.graph.expressions import ATTRIBUTES, BUILTINS, DTYPES
 from jobrun.ops.operator_table import DRAWS, OPERATORS
 from jobrun.tools.spec_key_tables import list_key_tables, list_key_words, render_steps

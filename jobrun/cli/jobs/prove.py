@@ -26,8 +26,8 @@ from jobrun.cli.options import (
 )
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
-from jobrun.core.text.columns import align_cells
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.graph.query import checkpointed_blobs
 from jobrun.graph.types import Job
 from jobrun.tools.isolation.shared_files import folders_of

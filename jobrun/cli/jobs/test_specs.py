@@ -28,8 +28,8 @@ from jobrun.cli.options import (
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ExpectationError, Fault, Origin, TaskFailedError
 from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.text.columns import align_cells
 from jobrun.core.text.fault_text import render_github
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.tools.isolation.shared_files import SharedFiles, folders_of, shared_file_warnings
 from jobrun.tools.smoke_tests import SmokeResult, junit, markdown, run_smoke_tests
 

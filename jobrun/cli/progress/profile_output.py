@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jobrun.cli.formatting import list_times, shorten_path
 from jobrun.cli.terminal import Shell
 from jobrun.core.events import Event, Listener
-from jobrun.core.text.columns import align_cells
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.core.time_use import TimeUse
 from jobrun.runner.options import RunOptions
 

@@ -15,7 +15,7 @@ from jobrun.cli.formatting import number, render_json_document
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
-from jobrun.core.text.columns import align_cells
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.runner.identity.drift import Change
 from jobrun.runner.rundir.run_directories import Run, find_run
 from jobrun.tools.diff import (

@@ -19,8 +19,7 @@ from jobrun.cli.terminal import Shell
 from jobrun.core.digest import PREFIX
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
-from jobrun.core.text.columns import align_cells
-from jobrun.core.text.terminal_text import control
+from jobrun.core.text.terminal_text import align_cells, control
 from jobrun.core.text.units import number, size, span
 from jobrun.tools.inspection import (
     Inspection,

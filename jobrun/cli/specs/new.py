@@ -15,8 +15,8 @@ from jobrun.cli.options import Command, json_option, option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
 from jobrun.core.files.disk import disk_faults, make_directory, write_all
-from jobrun.core.text.columns import align_cells
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.tools.templates import REQUIREMENTS, TEMPLATES, template_files
 
 

@@ -7,7 +7,6 @@ find the code of a result again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shlex
@@ -17,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrun.core.digest import PREFIX, digest_file
 from jobrun.core.notify_target import describe_target
 from jobrun.runner.rundir.run_json import RunRecord
 
@@ -45,6 +43,9 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         and git answers: ``commit``, ``dirty`` (tracked files differ from it), ``diff`` (digest of
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
+    # Lazy: not needed to show a provenance.
+    from jobrun.core.digest import digest_file  # noqa: PLC0415
+
     folder = Path(present.folder)
     top = _repository(folder)
     program = os.path.basename(sys.argv[0])  # noqa: PTH119
@@ -95,7 +96,10 @@ def _git(top: Path) -> dict[str, Any]:
 
 def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
     """Run git for a run's provenance; return success, its output, and that output's digest."""
+    import hashlib  # noqa: PLC0415 - loads OpenSSL
     import subprocess  # noqa: PLC0415 - only in a repository
+
+    from jobrun.core.digest import PREFIX  # noqa: PLC0415
 
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
@@ -145,7 +149,7 @@ def iter_code_rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     words = []
     git = facts.get("git")
     if isinstance(git, Mapping):
-        diff = str(git.get("diff", "")).removeprefix(PREFIX)[:12]
+        diff = str(git.get("diff", "")).rpartition(":")[2][:12]
         changed = f" with changes{f' ({diff})' if diff else ''}" if git.get("dirty") else ""
         words.append(f"commit {str(git.get('commit', ''))[:12]}{changed}")
     if record.packages:
