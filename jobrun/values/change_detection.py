@@ -182,35 +182,35 @@ def _lent(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
 
 
 def _container(value: Value, path: Path, loan: Loan, met: dict[int, Any]) -> Value:
-    made: Any
+    copy: Any
     if type(value) is list:
-        made = met[id(value)] = []
+        copy = met[id(value)] = []
         if SCALARS.issuperset(map(type, value)):
-            made += value
+            copy += value
         else:
-            made += [_lent(one, (*path, str(at)), loan, met) for at, one in enumerate(value)]
+            copy += [_lent(item, (*path, str(at)), loan, met) for at, item in enumerate(value)]
     elif type(value) is tuple:
-        return tuple([_lent(one, (*path, str(at)), loan, met) for at, one in enumerate(value)])
+        return tuple([_lent(item, (*path, str(at)), loan, met) for at, item in enumerate(value)])
     elif trees.is_record(value):
         items = records.record_items(value)
-        name, form = records.class_and_form(value)
-        if form == "tuple":
-            lent = {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
+        name, shape = records.class_and_form(value)
+        if shape == "tuple":
+            lent = {at: _lent(item, (*path, at), loan, met) for at, item in items.items()}
             return trees.require_imported(records.make_named_tuple(name, lent), path)
-        made = met[id(value)] = trees.require_imported(
+        copy = met[id(value)] = trees.require_imported(
             records.begin_dataclass(name, list(items)), path
         )
         records.fill_fields(
-            made, {at: _lent(one, (*path, at), loan, met) for at, one in items.items()}
+            copy, {at: _lent(item, (*path, at), loan, met) for at, item in items.items()}
         )
     else:
-        made = met[id(value)] = type(value)()
-        for key, one in value.items():
-            made[key] = _lent(one, (*path, key_text(key)), loan, met)
+        copy = met[id(value)] = type(value)()
+        for key, item in value.items():
+            copy[key] = _lent(item, (*path, key_text(key)), loan, met)
         if getattr(value, "__dict__", None):
-            vars(made).update(vars(value))
-    loan._inside.append((made, path, _inside(made)))
-    return made
+            vars(copy).update(vars(value))
+    loan._inside.append((copy, path, _inside(copy)))
+    return copy
 
 
 def _inside(container: Any) -> list[Any]:
@@ -219,9 +219,9 @@ def _inside(container: Any) -> list[Any]:
         return list(container)
     is_dict = isinstance(container, dict)
     named = container if is_dict else records.record_items(container)
-    found = [part for item in named.items() for part in item]
+    parts = [part for item in named.items() for part in item]
     more = getattr(container, "__dict__", None)
-    return [*found, *(part for item in more.items() for part in item)] if more else found
+    return [*parts, *(part for item in more.items() for part in item)] if more else parts
 
 
 def _difference(container: Any, before: list[Any]) -> Path | None:
@@ -232,9 +232,9 @@ def _difference(container: Any, before: list[Any]) -> Path | None:
     if len(now) != len(before):
         return ()
     step = 1 if type(container) is list else 2
-    for at, (one, other) in enumerate(zip(now, before, strict=True)):
-        if one is other or (
-            type(one) is type(other) and type(one) in SCALARS and _same(one, other)
+    for at, (part, old_part) in enumerate(zip(now, before, strict=True)):
+        if part is old_part or (
+            type(part) is type(old_part) and type(part) in SCALARS and _same(part, old_part)
         ):
             continue
         return (str(at),) if step == 1 else (str(before[at - at % 2]),)
@@ -270,8 +270,8 @@ def _path_of_other_part(before: Any, now: Any) -> Path | None:
     return None
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one == other if type(one) in (str, bytes, int, bool) else same_bits(one, other)
+def _same(first: Any, second: Any) -> bool:
+    return first == second if type(first) in (str, bytes, int, bool) else same_bits(first, second)
 
 
 def _form(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
@@ -333,7 +333,7 @@ def _counts_changes(value: Any) -> bool:
     return any(kind is not None and isinstance(value, kind) for kind in kinds)
 
 
-def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
+def _feed(content: Any, value: Any, reading: _Reading, ancestors: set[int]) -> None:
     """Add a value to the digest by which changes of an object are detected."""
     kind = type(value)
     if tensors.is_tensor(value):
@@ -352,18 +352,18 @@ def _feed(content: Any, value: Any, reading: _Reading, around: set[int]) -> None
         adapter = find_adapter(kind)
         if adapter is None:
             _say(content, kind, value)
-        elif id(value) not in around:
-            around.add(id(value))
+        elif id(value) not in ancestors:
+            ancestors.add(id(value))
             _say(content, kind)
-            _feed(content, adapter.get(value), reading, around)
-            around.discard(id(value))
-    elif id(value) not in around:
-        around.add(id(value))
-        _feed_items(content, value, reading, around)
-        around.discard(id(value))
+            _feed(content, adapter.get(value), reading, ancestors)
+            ancestors.discard(id(value))
+    elif id(value) not in ancestors:
+        ancestors.add(id(value))
+        _feed_items(content, value, reading, ancestors)
+        ancestors.discard(id(value))
 
 
-def _feed_items(content: Any, value: Any, reading: _Reading, around: set[int]) -> None:
+def _feed_items(content: Any, value: Any, reading: _Reading, ancestors: set[int]) -> None:
     is_record = trees.is_record(value)
     if isinstance(value, list | tuple) and not is_record:
         _say(content, type(value), len(value))
@@ -371,14 +371,14 @@ def _feed_items(content: Any, value: Any, reading: _Reading, around: set[int]) -
             # Version 2 has no references, of which there may be more another time.
             content.update(marshal.dumps(list(value), 2))
             return
-        for one in value:
-            _feed(content, one, reading, around)
+        for item in value:
+            _feed(content, item, reading, ancestors)
         return
     named = records.record_items(value) if is_record else value
     _say(content, type(value), len(named))
-    for key, one in named.items():
+    for key, item in named.items():
         _say(content, key)
-        _feed(content, one, reading, around)
+        _feed(content, item, reading, ancestors)
 
 
 def _say(content: Any, *words: object) -> None:

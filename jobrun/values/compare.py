@@ -49,45 +49,45 @@ class Difference(NamedTuple):
         return f"'{'/'.join(self.path)}' {self.words}" if self.path else self.words
 
 
-def find_difference(expected: Value, found: Value) -> Difference | None:
+def find_difference(expected: Value, actual: Value) -> Difference | None:
     """Compare two values: return the path to their first difference, and what differs, or None.
 
     Compared are kind, dtype, shape, axis order and bits; of containers also the parts, how they
     belong together, and which of them are one thing at two places. Of two states of objects the
     order of keys and the class do not count: who takes a state in may give it out in another order.
     """
-    if isinstance(expected, ObjectState) and isinstance(found, ObjectState):
-        ours, theirs = trees.flatten(expected.tree), trees.flatten(found.tree)
+    if isinstance(expected, ObjectState) and isinstance(actual, ObjectState):
+        ours, theirs = trees.flatten(expected.tree), trees.flatten(actual.tree)
         return _parts_difference(ours, theirs)
-    if trees.is_tree(expected) and trees.is_tree(found):
-        ours, theirs = trees.flatten(expected), trees.flatten(found)
+    if trees.is_tree(expected) and trees.is_tree(actual):
+        ours, theirs = trees.flatten(expected), trees.flatten(actual)
         differs = _parts_difference(ours, theirs)
         return differs or _structure_difference((), ours.structure, theirs.structure)
-    if is_archive(expected) and is_archive(found):
+    if is_archive(expected) and is_archive(actual):
         # When files were written is another thing in each run.
-        expected, found = without_times(expected), without_times(found)
-    return _leaf_difference((), expected, found)
+        expected, actual = without_times(expected), without_times(actual)
+    return _leaf_difference((), expected, actual)
 
 
-def _parts_difference(expected: Parts, found: Parts) -> Difference | None:
-    if expected.layouts != found.layouts:
-        _, members = (expected.layouts or found.layouts)[0]
+def _parts_difference(expected: Parts, actual: Parts) -> Difference | None:
+    if expected.layouts != actual.layouts:
+        _, members = (expected.layouts or actual.layouts)[0]
         return Difference(tuple(members[0][0]), "sharing", "does not share memory as it should")
-    for path in dict.fromkeys((*expected.leaves, *expected.same, *found.leaves, *found.same)):
-        ours, theirs = expected.same.get(path), found.same.get(path)
+    for path in dict.fromkeys((*expected.leaves, *expected.same, *actual.leaves, *actual.same)):
+        ours, theirs = expected.same.get(path), actual.same.get(path)
         if ours != theirs:
             words = f"is {_shared_words(theirs)}, and should be {_shared_words(ours)}"
             return Difference(
-                path, "sharing", words, expected.leaves.get(path), found.leaves.get(path)
+                path, "sharing", words, expected.leaves.get(path), actual.leaves.get(path)
             )
         if ours is not None:
             continue
-        if path not in found.leaves:
+        if path not in actual.leaves:
             return Difference(path, "presence", "is not there", expected.leaves[path])
         if path not in expected.leaves:
-            words = f"should not be there; it is {describe(found.leaves[path])}"
-            return Difference(path, "presence", words, None, found.leaves[path])
-        differs = _leaf_difference(path, expected.leaves[path], found.leaves[path])
+            words = f"should not be there; it is {describe(actual.leaves[path])}"
+            return Difference(path, "presence", words, None, actual.leaves[path])
+        differs = _leaf_difference(path, expected.leaves[path], actual.leaves[path])
         if differs is not None:
             return differs
     return None
@@ -97,24 +97,24 @@ def _shared_words(path: Path | None) -> str:
     return "a thing of its own" if path is None else f"the same thing as '{'/'.join(path)}'"
 
 
-def _leaf_difference(path: Path, expected: Value, found: Value) -> Difference | None:
-    ours, theirs = describe(expected), describe(found)
+def _leaf_difference(path: Path, expected: Value, actual: Value) -> Difference | None:
+    ours, theirs = describe(expected), describe(actual)
     if ours != theirs:
-        return Difference(path, "kind", f"is {theirs}, not {ours}", expected, found)
+        return Difference(path, "kind", f"is {theirs}, not {ours}", expected, actual)
     if isinstance(expected, np.ndarray | np.generic) and not same_dtype(
-        expected.dtype, found.dtype
+        expected.dtype, actual.dtype
     ):
-        words = f"has the dtype {_dtype_words(found.dtype)}, not {_dtype_words(expected.dtype)}"
-        return Difference(path, "kind", words, expected, found)
-    if isinstance(expected, np.ndarray) and axis_order(expected) != axis_order(found):
-        words = f"has its axes in {_order_words(found)} in memory, not in {_order_words(expected)}"
-        return Difference(path, "order", words, expected, found)
-    if isinstance(expected, np.ndarray) and gap_strides(expected) != gap_strides(found):
-        words = f"lies at the strides {found.strides} in memory, not at {expected.strides}"
-        return Difference(path, "order", words, expected, found)
-    if same_bits(expected, found):
+        words = f"has the dtype {_dtype_words(actual.dtype)}, not {_dtype_words(expected.dtype)}"
+        return Difference(path, "kind", words, expected, actual)
+    if isinstance(expected, np.ndarray) and axis_order(expected) != axis_order(actual):
+        words = f"has its axes in {_order_words(actual)} in memory, not in {_order_words(expected)}"
+        return Difference(path, "order", words, expected, actual)
+    if isinstance(expected, np.ndarray) and gap_strides(expected) != gap_strides(actual):
+        words = f"lies at the strides {actual.strides} in memory, not at {expected.strides}"
+        return Difference(path, "order", words, expected, actual)
+    if same_bits(expected, actual):
         return None
-    return Difference(path, "bits", f"is {theirs} of other bits", expected, found)
+    return Difference(path, "bits", f"is {theirs} of other bits", expected, actual)
 
 
 def _dtype_words(dtype: np.dtype[Any]) -> str:
@@ -130,26 +130,27 @@ def _order_words(array: np.ndarray[Any, Any]) -> str:
     return "Fortran order" if is_fortran else f"the order {', '.join(map(str, order))}"
 
 
-def _structure_difference(path: Path, expected: Any, found: Any) -> Difference | None:
+def _structure_difference(path: Path, expected: Any, actual: Any) -> Difference | None:
     """Compare how two values nest (keys, lengths, classes); return the first difference."""
-    if type(expected) is type(found) and isinstance(expected, dict | list):
+    if type(expected) is type(actual) and isinstance(expected, dict | list):
         ours, theirs = (
-            dict(enumerate(one)) if isinstance(one, list) else one for one in (expected, found)
+            dict(enumerate(structure)) if isinstance(structure, list) else structure
+            for structure in (expected, actual)
         )
         if list(ours) == list(theirs):
             inside = (
                 _structure_difference((*path, str(key)), ours[key], theirs[key]) for key in ours
             )
             return next(filter(None, inside), None)
-    if expected == found and type(expected) is type(found):
+    if expected == actual and type(expected) is type(actual):
         return None
     at = "/".join(path)
-    words = f"is put together in another way, at {at}: {_short(found)}, not {_short(expected)}"
+    words = f"is put together in another way, at {at}: {_short(actual)}, not {_short(expected)}"
     return Difference((), "structure", words)
 
 
-def _short(form: Any) -> str:
-    text = str(form)
+def _short(structure: Any) -> str:
+    text = str(structure)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
@@ -187,7 +188,7 @@ def same_parts(first: Parts, second: Parts) -> bool:
 def _same_arrays(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
     if not same_dtype(first.dtype, second.dtype) or first.shape != second.shape:
         return False
-    begins = [one.__array_interface__["data"][0] for one in (first, second)]
+    begins = [array.__array_interface__["data"][0] for array in (first, second)]
     if first.strides == second.strides and begins[0] == begins[1]:
         return True
     if first.dtype.names:
@@ -202,14 +203,14 @@ def _same_bytes(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bo
     if first.nbytes <= _PORTION_BYTES or first.dtype.kind not in _BYTES_KINDS:
         return first.tobytes() == second.tobytes()
     if first.flags.c_contiguous and second.flags.c_contiguous:
-        ours, theirs = (one.reshape(-1).view(np.uint8) for one in (first, second))
+        ours, theirs = (array.reshape(-1).view(np.uint8) for array in (first, second))
         # A portion at a time, so that what the comparison makes stays in the processor's cache;
         # eight bytes at a time, so that it makes less.
         whole = ours.size // _WORD.itemsize * _WORD.itemsize
         portions = (slice(at, at + _PORTION_BYTES) for at in range(0, whole, _PORTION_BYTES))
         return ours[whole:].tobytes() == theirs[whole:].tobytes() and all(
-            np.array_equal(ours[:whole][one].view(_WORD), theirs[:whole][one].view(_WORD))
-            for one in portions
+            np.array_equal(ours[:whole][portion].view(_WORD), theirs[:whole][portion].view(_WORD))
+            for portion in portions
         )
     if len(first) == 1:
         return _same_bytes(first[0], second[0])
@@ -226,17 +227,17 @@ def _bits(value: Any) -> Any:
 
 
 def require_adapted(
-    structure: Any, leaves: Mapping[Path, Value], made: Value, *, gaps: bool = False
+    structure: Any, leaves: Mapping[Path, Value], rebuilt: Value, *, gaps: bool = False
 ) -> None:
     """Compare a rebuilt value bit for bit with the original; raise ``ValueError`` if they differ.
 
     Raises:
         ValueError: It differs, with the place.
     """
-    if trees.unbound_classes(made):
+    if trees.unbound_classes(rebuilt):
         return
     try:
-        again = trees.flatten(made, gaps=gaps)
+        again = trees.flatten(rebuilt, gaps=gaps)
     except UnsavableError as error:
         raise ValueError(f"what its adapter makes of it: {error}") from error
     for path, leaf in leaves.items():

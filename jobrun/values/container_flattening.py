@@ -116,39 +116,39 @@ def unbound_classes(value: Value) -> list[str]:
     """List the classes, by name, of values in a container that are not imported."""
     if not records.exist_unbound():
         return []
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     seen: set[int] = set()
-    kept: list[Any] = []
-    rest = [value]
-    while rest:
-        one = rest.pop()
-        if id(one) in seen:
+    keep_alive: list[Any] = []
+    unvisited = [value]
+    while unvisited:
+        part = unvisited.pop()
+        if id(part) in seen:
             continue
-        seen.add(id(one))
-        if type(one) in (records.UnboundRecord, UnboundValue):
-            found[one.class_name] = None
-        if type(one) in _DICT_NAMES:
-            rest += one.values()
-            if not _NAMES.issuperset(map(type, one)):
-                rest += one
-        elif type(one) in (list, tuple):
-            rest += one
-        elif is_record(one):
-            rest += records.record_items(one).values()
-        elif type(one) is UnboundValue:
-            rest += [one.tree, one.rest]
-        elif type(one) is np.ndarray and not one.dtype.hasobject:
+        seen.add(id(part))
+        if type(part) in (records.UnboundRecord, UnboundValue):
+            names[part.class_name] = None
+        if type(part) in _DICT_NAMES:
+            unvisited += part.values()
+            if not _NAMES.issuperset(map(type, part)):
+                unvisited += part
+        elif type(part) in (list, tuple):
+            unvisited += part
+        elif is_record(part):
+            unvisited += records.record_items(part).values()
+        elif type(part) is UnboundValue:
+            unvisited += [part.tree, part.rest]
+        elif type(part) is np.ndarray and not part.dtype.hasobject:
             continue
-        elif (adapter := find_adapter(type(one))) is not None:
-            rest.append(adapter.get(one))
-            kept.append(rest[-1])
-    return list(found)
+        elif (adapter := find_adapter(type(part))) is not None:
+            unvisited.append(adapter.get(part))
+            keep_alive.append(unvisited[-1])
+    return list(names)
 
 
-def unbound_class_error(class_name: str, place: str) -> TaskFailedError:
+def unbound_class_error(class_name: str, path: str) -> TaskFailedError:
     """Build error E249: a container holds a value whose class is not imported in this process."""
     module = class_name.partition(":")[0]
-    at = f", at '{place}'" if place else ""
+    at = f", at '{path}'" if path else ""
     return TaskFailedError.of(
         "E249",
         f"the class {class_name} of a value{at} is not there: no callable of the job has loaded "
@@ -227,8 +227,8 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
         value = unflattener.value(structure, at)
     except (KeyError, TypeError, AttributeError, RecursionError, IndexError) as error:
         raise ValueError(f"its structure cannot be read ({error!r})") from error
-    if unflattener.left:
-        raise ValueError(f"'{'/'.join(min(unflattener.left))}' has no place in its structure")
+    if unflattener.unread:
+        raise ValueError(f"'{'/'.join(min(unflattener.unread))}' has no place in its structure")
     return value
 
 
@@ -239,12 +239,12 @@ def describe_tree(value: Value) -> str:
     if type(value) is bytes:
         return f"bytes, {len(value)} of them"
     if is_record(value):
-        form, count = (
+        record_form, count = (
             records.record_form(type(value)),
             len(records.record_items(value)),
         )
-        kind = "named tuple" if form == "tuple" else "dataclass"
-        title = value.title if form is None else f"{kind} {type(value).__qualname__}"
+        kind = "named tuple" if record_form == "tuple" else "dataclass"
+        title = value.title if record_form is None else f"{kind} {type(value).__qualname__}"
         return f"{title} of {count}"
     if type(value) in TREE_KINDS:
         return f"{type(value).__name__} of {len(value)}"
@@ -275,8 +275,8 @@ class _Flattener(Struct):
     # What was met before, and where. What is met is kept, so that nothing else gets its number.
     met: dict[Any, Path] = field(default_factory=dict)
     same: dict[Path, Path] = field(default_factory=dict)
-    kept: list[Any] = field(default_factory=list)
-    around: set[int] = field(default_factory=set)
+    keep_alive: list[Any] = field(default_factory=list)
+    ancestors: set[int] = field(default_factory=set)
     adapted: bool = False
     held: list[tuple[Path, Any]] = field(default_factory=list)
     # The outermost of them that is being taken apart.
@@ -291,11 +291,11 @@ class _Flattener(Struct):
     def parts(self, structure: Any) -> Parts:
         """Return the leaves of a container and this structure, with tensors as arrays."""
         arrays = tensors.to_arrays(tensor for _, tensor in self.tensors)
-        found = dict(zip((path for path, _ in self.tensors), arrays, strict=True))
-        leaves = {path: found.get(path, leaf) for path, leaf in self.leaves.items()}
+        array_leaves = dict(zip((path for path, _ in self.tensors), arrays, strict=True))
+        leaves = {path: array_leaves.get(path, leaf) for path, leaf in self.leaves.items()}
         pairs = find_overlapping(leaves, self.held, identical=False)
         # Nothing takes memory in again that an adapter copies, or a tensor.
-        fixed = found.keys() | {path for path, _ in self.held}
+        fixed = array_leaves.keys() | {path for path, _ in self.held}
         shared = [pair for pair in pairs if fixed.isdisjoint(pair)]
         if shared:
             structure = {"memory": common_layouts(leaves, shared), "of": structure}
@@ -336,7 +336,7 @@ class _Flattener(Struct):
         if not isinstance(value, tuple):
             # A tuple is made of its items, none of which can refer to it as the same.
             self.met[key] = path
-            self.kept.append(value)
+            self.keep_alive.append(value)
         return self._node(value, path, taken)
 
     def _node(self, value: Value, path: Path, taken: set[str] | None) -> Any:
@@ -355,11 +355,11 @@ class _Flattener(Struct):
             if (self.gaps or self.depth) and has_gaps(value.shape, value.strides, value.itemsize):
                 return self._leaf(value, path, {"strides": list(value.strides)})
             return self._leaf(value, path, "value")
-        if id(value) in self.around:
+        if id(value) in self.ancestors:
             raise UnsavableError(path, f"a {kind.__qualname__} that contains itself")
         if len(path) > _MOST_DEPTH:
             raise UnsavableError(path, f"a container more than {_MOST_DEPTH} deep")
-        self.around.add(id(value))
+        self.ancestors.add(id(value))
         try:
             if kind in (list, tuple):
                 return self._sequence(value, path)
@@ -370,10 +370,10 @@ class _Flattener(Struct):
             if kind is UnboundValue or is_makeable(value):
                 return self._adapted(value, path)
         finally:
-            self.around.discard(id(value))
+            self.ancestors.discard(id(value))
         if isinstance(value, GeneratorType | CoroutineType):
-            what = "a generator or coroutine, whose place in its code cannot be saved"
-            raise UnsavableError(path, f"{what}; let an epoch run it to its end")
+            description = "a generator or coroutine, whose place in its code cannot be saved"
+            raise UnsavableError(path, f"{description}; let an epoch run it to its end")
         raise UnsavableError(path, class_text(value), value)
 
     def _adapted(self, value: Value, path: Path) -> Any:
@@ -407,23 +407,25 @@ class _Flattener(Struct):
             tree = take_tree(adapter, value, path)
             taken.tree, taken.rest = (tree, None) if adapter.fill is None else tree
         # Kept, so that nothing else gets the numbers of its parts.
-        self.kept.append(taken)
-        form: dict[str, Any] = {"adapted": taken.class_name}
+        self.keep_alive.append(taken)
+        structure: dict[str, Any] = {"adapted": taken.class_name}
         if taken.version != 1:
-            form["version"] = taken.version
+            structure["version"] = taken.version
         if taken.rest is not None:
-            form["of"] = self.node(taken.tree, (*path, "new"))
-            return {**form, "rest": self.node(taken.rest, (*path, "rest"))}
+            structure["of"] = self.node(taken.tree, (*path, "new"))
+            return {**structure, "rest": self.node(taken.rest, (*path, "rest"))}
         self.unfinished.add(path)
         # The tree itself is new, and nothing refers to it as the same: its parts may be.
         is_node = type(taken.tree) in _CONTAINERS or is_record(taken.tree)
-        form["of"] = self._node(taken.tree, path, None) if is_node else self.node(taken.tree, path)
+        structure["of"] = (
+            self._node(taken.tree, path, None) if is_node else self.node(taken.tree, path)
+        )
         self.unfinished.discard(path)
-        return form
+        return structure
 
-    def _leaf(self, value: Value, path: Path, form: Any) -> Any:
+    def _leaf(self, value: Value, path: Path, structure: Any) -> Any:
         self.leaves[path] = value
-        return form
+        return structure
 
     def _sequence(self, value: Any, path: Path) -> Any:
         kind = type(value).__name__
@@ -443,17 +445,17 @@ class _Flattener(Struct):
             taken.add(name)
             node = self.node(item, (*path, name))
             items.append([key, node] if name == str(key) else [key, node, name])
-        form: dict[str, Any] = {"dict": items}
+        structure: dict[str, Any] = {"dict": items}
         if type(value) is not dict:
-            form["class"] = _DICT_NAMES[type(value)]
+            structure["class"] = _DICT_NAMES[type(value)]
         for name in getattr(value, "__dict__", ()):
             if name != _METADATA:
-                what = f"{class_text(value)} with the attribute '{name}'"
-                raise UnsavableError(path, what)
+                description = f"{class_text(value)} with the attribute '{name}'"
+                raise UnsavableError(path, description)
         metadata = getattr(value, _METADATA, None)
         if metadata is not None:
-            form["metadata"] = _versions(metadata, path)
-        return form
+            structure["metadata"] = _versions(metadata, path)
+        return structure
 
     def _pairs(self, value: Any, path: Path) -> Any:
         """Flatten a dict and its keys, some of which are neither text nor integers."""
@@ -463,15 +465,17 @@ class _Flattener(Struct):
         items = [
             self.node(item, (*path, "items", str(at))) for at, item in enumerate(value.values())
         ]
-        form: dict[str, Any] = {"pairs": [keys, items]}
-        return form if type(value) is dict else {**form, "class": _DICT_NAMES[type(value)]}
+        structure: dict[str, Any] = {"pairs": [keys, items]}
+        return (
+            structure if type(value) is dict else {**structure, "class": _DICT_NAMES[type(value)]}
+        )
 
     def _key(self, key: Any, path: Path) -> Any:
         try:
             return self.node(key, path)
         except UnsavableError as error:
-            what = f"a dict with the key {key_text(key)[:40]!r}, which is {error.what}"
-            raise UnsavableError(path[:-2], what) from error
+            description = f"a dict with the key {key_text(key)[:40]!r}, which is {error.what}"
+            raise UnsavableError(path[:-2], description) from error
 
     def _record(self, value: Any, path: Path, taken: set[str]) -> Any:
         name, kind = records.class_and_form(value)
@@ -516,7 +520,7 @@ class _Survey(_Flattener):
             return {"unkept": class_name(kind)}
         arguments, state = tree
         self.note(UnsavableError(path, class_text(value), value))
-        self.kept.append((arguments, state))
+        self.keep_alive.append((arguments, state))
         self.depth += 1
         parts = [self._attributes(part, path) for part in (arguments, *state.values())]
         self.depth -= 1
@@ -529,8 +533,8 @@ class _Survey(_Flattener):
     def _attributes(self, part: Any, path: Path) -> Any:
         if type(part) is dict and _NAMES.issuperset(map(type, part)):
             return {
-                key_text(name): self.node(one, (*path, key_text(name)))
-                for name, one in part.items()
+                key_text(name): self.node(item, (*path, key_text(name)))
+                for name, item in part.items()
             }
         return self.node(part, path)
 
@@ -542,12 +546,12 @@ def _by_attributes(value: Any) -> tuple[str, tuple[Any, Any] | None]:
     except UnsavableError as error:
         return error.what, None
     if find_by_name(class_name(type(value))) is not type(value):
-        what = f"{class_text(value)}, a class that cannot be found again by its name"
-        return f"{what}: define it at the top level of a module", None
-    found = state.get("state")
-    if isinstance(found, tuple) and len(found) == 2:
+        description = f"{class_text(value)}, a class that cannot be found again by its name"
+        return f"{description}: define it at the top level of a module", None
+    attributes = state.get("state")
+    if isinstance(attributes, tuple) and len(attributes) == 2:
         # Attributes in __dict__, and in __slots__.
-        state["state"] = {name: one for part in found if part for name, one in part.items()}
+        state["state"] = {name: item for part in attributes if part for name, item in part.items()}
     return "", (arguments, state)
 
 
@@ -558,18 +562,18 @@ class _Unflattener(Struct):
     place: bool
     # Those that lie in common memory.
     placed: frozenset[Path] = frozenset()
-    made: dict[Path, Value] = field(default_factory=dict)
-    left: set[Path] = field(default_factory=set)
+    rebuilt: dict[Path, Value] = field(default_factory=dict)
+    unread: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.left = set(self.leaves)
+        self.unread = set(self.leaves)
 
     def value(self, node: Any, path: Path) -> Value:
         """Rebuild one value in a flattened container, as its structure describes it."""
         if node is None:
             return None
         if isinstance(node, dict) and "same" in node:
-            return self.made[tuple(node["same"])]
+            return self.rebuilt[tuple(node["same"])]
         if isinstance(node, dict) and "named" in node:
             return find_named_value(str(node["named"]))
         if isinstance(node, str) or _is_leaf(node):
@@ -585,68 +589,73 @@ class _Unflattener(Struct):
         else:
             ((kind, items),) = node.items()
             # Known before its items are, one of which may refer to it as the same.
-            value = self.made[path] = []
+            value = self.rebuilt[path] = []
             value += [self.value(item, (*path, str(at))) for at, item in enumerate(items)]
             value = value if _SEQUENCES[kind] is list else tuple(value)
-        self.made[path] = value
+        self.rebuilt[path] = value
         return value
 
-    def _leaf(self, form: Any, path: Path) -> Value:
+    def _leaf(self, layout: Any, path: Path) -> Value:
         value = self.leaves[path]
-        self.left.discard(path)
-        if form == "value" or path in self.placed:
+        self.unread.discard(path)
+        if layout == "value" or path in self.placed:
             return value
         if type(value) is not np.ndarray:
             raise ValueError(f"'{'/'.join(path)}' is no array")
-        if form == "bytes":
+        if layout == "bytes":
             return value.tobytes()
-        if form == "tensor":
-            form = {"tensor": {}}
-        if "strides" in form:
-            return copy_with_strides(value, form["strides"])
-        if "tensor" in form:
-            return tensors.from_array(value, form["tensor"], place=self.place)
-        return _SEQUENCES[form["packed"]](value.tolist())
+        if layout == "tensor":
+            layout = {"tensor": {}}
+        if "strides" in layout:
+            return copy_with_strides(value, layout["strides"])
+        if "tensor" in layout:
+            return tensors.from_array(value, layout["tensor"], place=self.place)
+        return _SEQUENCES[layout["packed"]](value.tolist())
 
     def _record(self, node: Any, path: Path) -> Any:
         name, is_tuple = str(node["class"]), "tuple" in node
         items = node["tuple" if is_tuple else "fields"]
-        made = None
+        record = None
         if not is_tuple:
-            made = self.made[path] = records.begin_dataclass(name, [one for one, *_ in items])
-        values = {one: self.value(part, (*path, *(at or [one]))) for one, part, *at in items}
+            record = self.rebuilt[path] = records.begin_dataclass(
+                name, [field_name for field_name, *_ in items]
+            )
+        values = {
+            field_name: self.value(part, (*path, *(at or [field_name])))
+            for field_name, part, *at in items
+        }
         if is_tuple:
             return records.make_named_tuple(name, values)
-        records.fill_fields(made, values)
-        return made
+        records.fill_fields(record, values)
+        return record
 
     def _adapted(self, node: Any, path: Path) -> Any:
         name, version = str(node["adapted"]), int(node.get("version", 1))
         if "rest" not in node:
             return make_adapted(name, version, self.value(node["of"], path), unbound_classes)
-        made = make_adapted(name, version, self.value(node["of"], (*path, "new")), unbound_classes)
-        self.made[path] = made
-        fill_adapted(made, name, self.value(node["rest"], (*path, "rest")))
-        return made
+        value = make_adapted(name, version, self.value(node["of"], (*path, "new")), unbound_classes)
+        self.rebuilt[path] = value
+        fill_adapted(value, name, self.value(node["rest"], (*path, "rest")))
+        return value
 
     def _pairs(self, node: Any, path: Path) -> Any:
-        made: Any = _DICTS[node.get("class", "dict")]()
-        self.made[path] = made
+        mapping: Any = _DICTS[node.get("class", "dict")]()
+        self.rebuilt[path] = mapping
         keys, items = node["pairs"]
         for at, (key, item) in enumerate(zip(keys, items, strict=True)):
             known = self.value(key, (*path, "keys", str(at)))
-            made[known] = self.value(item, (*path, "items", str(at)))
-        return made
+            mapping[known] = self.value(item, (*path, "items", str(at)))
+        return mapping
 
     def _dict(self, node: Any, path: Path) -> Any:
-        made: Any = _DICTS[node.get("class", "dict")]()
-        self.made[path] = made
+        mapping: Any = _DICTS[node.get("class", "dict")]()
+        self.rebuilt[path] = mapping
         for key, item, *name in node["dict"]:
-            made[key] = self.value(item, (*path, *(name or [str(key)])))
+            mapping[key] = self.value(item, (*path, *(name or [str(key)])))
         if "metadata" in node:
             versions = OrderedDict((part, dict(facts)) for part, facts in node["metadata"])
-            setattr(made, _METADATA, versions)
-        return made
+            setattr(mapping, _METADATA, versions)
+        return mapping
 
 
 def is_numpy_scalar(value: Any) -> bool:
@@ -675,19 +684,19 @@ def _packed(items: Any) -> np.ndarray[Any, Any] | None:
 
 def _versions(metadata: Any, path: Path) -> list[Any]:
     """Flatten a dict's attribute ``_metadata``, version numbers that PyTorch sets, to lists."""
-    form = [[part, dict(facts)] for part, facts in dict(metadata).items()]
+    pairs = [[part, dict(facts)] for part, facts in dict(metadata).items()]
     try:
-        same = json.loads(json.dumps(form, allow_nan=False)) == form
+        same = json.loads(json.dumps(pairs, allow_nan=False)) == pairs
     except (TypeError, ValueError):
         same = False
     if not same:
         raise UnsavableError((*path, _METADATA), "versions that are no plain values")
-    return form
+    return pairs
 
 
 def _free(name: str, taken: set[str]) -> str:
     """Choose a name for a leaf of a flattened container that no other leaf has, such as ``1~2``."""
-    return next(one for one in _alternatives(name) if one not in taken)
+    return next(alternative for alternative in _alternatives(name) if alternative not in taken)
 
 
 def _alternatives(name: str) -> Iterator[str]:

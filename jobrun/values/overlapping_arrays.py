@@ -55,31 +55,31 @@ def find_overlapping(
         held: Values whose adapters say over which memory they are, with their places.
         identical: Count one array at two places, too, beside views of one memory.
     """
-    found = [memory for place, value in held for memory in held_memory(place, value)]
-    if not found and not identical and not any(map(_is_view, arrays.values())):
+    memories = [memory for path, value in held for memory in held_memory(path, value)]
+    if not memories and not identical and not any(map(_is_view, arrays.values())):
         return []
-    has_views = bool(found)
-    at: dict[int, Path] = {}
+    has_views = bool(memories)
+    first_paths: dict[int, Path] = {}
     pairs: list[Pair] = []
-    for place, one in sorted(arrays.items(), key=itemgetter(0)):
-        array = np.asarray(one) if is_structured_scalar(one) else one
+    for path, leaf in sorted(arrays.items(), key=itemgetter(0)):
+        array = np.asarray(leaf) if is_structured_scalar(leaf) else leaf
         if type(array) is not np.ndarray or not array.size:
             continue
-        if id(one) in at:
+        if id(leaf) in first_paths:
             if identical:
-                pairs.append((at[id(one)], place))
+                pairs.append((first_paths[id(leaf)], path))
             continue
-        at[id(one)] = place
+        first_paths[id(leaf)] = path
         # The memory of bytes never changes; equal ones may be one.
         base: Any = array.base
         if type(base) is not bytes:
             has_views = has_views or not array.flags.owndata
-            found.append(Memory(place, array, None, not array.flags.writeable))
+            memories.append(Memory(path, array, None, not array.flags.writeable))
     # Two arrays that own their memory have none in common.
-    return [*pairs, *_in_common(found)] if has_views else pairs
+    return [*pairs, *_in_common(memories)] if has_views else pairs
 
 
-def held_memory(place: Path, value: Any) -> Iterator[Memory]:
+def held_memory(path: Path, value: Any) -> Iterator[Memory]:
     """Yield the arrays in a value, as its adapter lists them, to find shared memory."""
     adapter = find_adapter(type(value))
     if adapter is None or adapter.memory is None:
@@ -87,7 +87,7 @@ def held_memory(place: Path, value: Any) -> Iterator[Memory]:
     owner = package_of(type(value)) if adapter.copies_on_write else id(value)
     for array in adapter.memory(value):
         if array.size:
-            yield Memory(place, array, owner, adapter.immutable)
+            yield Memory(path, array, owner, adapter.immutable)
 
 
 def _is_view(value: Any) -> bool:

@@ -42,89 +42,89 @@ def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[
         For each way but the first in the alphabet, the first one and this one; and the values met
         whose adapters say over which memory they are, as ``find_overlapping`` takes them.
     """
-    held: list[tuple[Path, Any]] = []
+    memory_owners: list[tuple[Path, Any]] = []
     groups: dict[int, list[Path]] = {}
-    kept: list[Any] = []
+    keep_alive: list[Any] = []
     estimators: set[Path] = set()
-    for place, thing in _parts(roots):
-        adapter = find_adapter(type(thing))
+    for path, part in _parts(roots):
+        adapter = find_adapter(type(part))
         if adapter is not None and adapter.memory is not None:
-            held.append((place, thing))
-        key = _identity(thing)
-        if is_estimator(thing):
-            estimators.add(place)
+            memory_owners.append((path, part))
+        key = _identity(part)
+        if is_estimator(part):
+            estimators.add(path)
         if key is None:
             continue
         # Kept, so that nothing else gets its number meanwhile.
-        kept.append(key)
-        places = groups.setdefault(id(key), [])
+        keep_alive.append(key)
+        paths = groups.setdefault(id(key), [])
         # An estimator's state keeps that two of its attributes are one, under the first of them.
-        if place[:-1] not in estimators or all(one[:-1] != place[:-1] for one in places):
-            places.append(place)
+        if path[:-1] not in estimators or all(other[:-1] != path[:-1] for other in paths):
+            paths.append(path)
     ways = map(sorted, groups.values())
-    return [(places[0], place) for places in ways for place in places[1:]], held
+    return [(paths[0], path) for paths in ways for path in paths[1:]], memory_owners
 
 
-def render_place(place: Path) -> str:
+def render_place(path: Path) -> str:
     """Render the path to a shared part in a blob's value as text, such as ``'k'.random_state``."""
-    name, *steps = place
+    name, *steps = path
     return ".".join((f"'{name}'", *steps))
 
 
-def _identity(thing: Any) -> Any:
+def _identity(part: Any) -> Any:
     """Return what identifies a random generator or object among shared parts; else None."""
-    if _is_random(thing, "Generator"):
-        return thing.bit_generator
-    if _is_random(thing, "RandomState"):
+    if _is_random(part, "Generator"):
+        return part.bit_generator
+    if _is_random(part, "RandomState"):
         # The bit generator that it may share with a Generator.
-        return getattr(thing, "_bit_generator", thing)
-    if _is_random(thing, "BitGenerator") or isinstance(thing, random.Random):
-        return thing
-    return thing if objects.is_object(thing) else None
+        return getattr(part, "_bit_generator", part)
+    if _is_random(part, "BitGenerator") or isinstance(part, random.Random):
+        return part
+    return part if objects.is_object(part) else None
 
 
-def _is_random(thing: Any, name: str) -> bool:
+def _is_random(part: Any, name: str) -> bool:
     kind = objects.random_class(name)
-    return kind is not None and isinstance(thing, kind)
+    return kind is not None and isinstance(part, kind)
 
 
 def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     """Yield each part of the values with its path, short paths first, to find shared parts."""
     # An object is looked into once; each path to it is found.
     seen: set[int] = set()
-    kept: list[Any] = []
-    level: list[tuple[Path, Any]] = [((name,), one) for name, one in roots.items()]
+    keep_alive: list[Any] = []
+    level: list[tuple[Path, Any]] = [((name,), root) for name, root in roots.items()]
     count = 0
     for _ in range(_MOST_DEPTH):
         below: list[tuple[Path, Any]] = []
-        for place, thing in level:
-            yield place, thing
+        for path, value in level:
+            yield path, value
             count += 1
             if count > _MOST_THINGS:
                 return
-            if id(thing) in seen:
+            if id(value) in seen:
                 continue
-            seen.add(id(thing))
-            kept.append(thing)
-            below += (((*place, step), part) for step, part in _inside(thing))
+            seen.add(id(value))
+            keep_alive.append(value)
+            below += (((*path, step), part) for step, part in _inside(value))
         level = below
 
 
-def _inside(thing: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(thing, Mapping):
-        held: Iterable[tuple[Any, Any]] = list(thing.items())
-    elif isinstance(thing, list | tuple | set | frozenset):
-        held = enumerate(thing)
+def _inside(value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        parts: Iterable[tuple[Any, Any]] = list(value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = enumerate(value)
     else:
-        held = list(getattr(thing, "__dict__", {}).items())
-    return [(key_text(step), part) for step, part in held if not _is_passed_over(part)]
+        parts = list(getattr(value, "__dict__", {}).items())
+    return [(key_text(step), part) for step, part in parts if not _is_passed_over(part)]
 
 
-def _is_passed_over(thing: Any) -> bool:
+def _is_passed_over(part: Any) -> bool:
     return (
-        isinstance(thing, _SKIPPED)
-        or tensors.is_tensor(thing)
-        or (callable(thing) and not objects.is_object(thing))
+        isinstance(part, _SKIPPED)
+        or tensors.is_tensor(part)
+        or (callable(part) and not objects.is_object(part))
     )
 
 
@@ -135,106 +135,106 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
     have. Of an object is looked at what its attributes hold, so deep and at so many things as is
     set above; of two objects nothing (``find_shared_parts``).
     """
-    has_objects = [objects.is_object(one) for one in (first, second)]
+    has_objects = [objects.is_object(value) for value in (first, second)]
     if all(has_objects):
         return None
     if has_objects[0]:
-        found = find_common_part(second, first)
-        return found and (found[1], found[0])
+        pair = find_common_part(second, first)
+        return pair and (pair[1], pair[0])
     ours = list(_changeable(first))
     if not ours:
         return None
     theirs = _held(second) if has_objects[1] else _changeable(second)
-    known = {id(thing): place for place, thing in ours if not _is_immutable(thing)}
-    memory = [one for place, thing in ours for one in _memory(place, thing)]
-    for place, thing in theirs:
-        if id(thing) in known:
-            return known[id(thing)], place
-        for other in _memory(place, thing) if memory else ():
-            for one in memory:
-                if np.may_share_memory(one.array, other.array) and can_see(one, other):
-                    return one.place, place
+    known = {id(part): path for path, part in ours if not _is_immutable(part)}
+    memory = [view for path, part in ours for view in _memory(path, part)]
+    for path, part in theirs:
+        if id(part) in known:
+            return known[id(part)], path
+        for other_view in _memory(path, part) if memory else ():
+            for view in memory:
+                if np.may_share_memory(view.array, other_view.array) and can_see(view, other_view):
+                    return view.place, path
     return None
 
 
 def mutable_parts(value: Any) -> dict[int, Any]:
     """Return the mutable parts of a value by ``id``, such as containers, arrays and tensors."""
     # What adapters return is here only while it is looked at, and is no part.
-    return {id(one): one for _, one in _changeable(value)}
+    return {id(part): part for _, part in _changeable(value)}
 
 
-def _is_immutable(thing: Any) -> bool:
-    adapter = find_adapter(type(thing))
+def _is_immutable(part: Any) -> bool:
+    adapter = find_adapter(type(part))
     return adapter is not None and adapter.immutable
 
 
-def _memory(place: Path, thing: Any) -> Iterable[Memory]:
+def _memory(path: Path, part: Any) -> Iterable[Memory]:
     """Return views of the memory of an array, tensor or adapted value, to find shared parts."""
-    if isinstance(thing, np.ndarray) or is_structured_scalar(thing):
-        array = np.asarray(thing)
-        return (Memory(place, array, None, not array.flags.writeable),) if thing.size else ()
-    if not tensors.is_tensor(thing):
-        return held_memory(place, thing)
-    if thing.device.type != "cpu":
+    if isinstance(part, np.ndarray) or is_structured_scalar(part):
+        array = np.asarray(part)
+        return (Memory(path, array, None, not array.flags.writeable),) if part.size else ()
+    if not tensors.is_tensor(part):
+        return held_memory(path, part)
+    if part.device.type != "cpu":
         return ()
-    tensor = thing.detach()
+    tensor = part.detach()
     if not tensor.numel() or tensors.explain_unsavable(tensor):
         return ()
-    return [Memory(place, array) for array in tensors.to_arrays([tensor])]
+    return [Memory(path, array) for array in tensors.to_arrays([tensor])]
 
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     """Yield the mutable parts of a value that another value could share, each with its path."""
     seen: set[int] = set()
-    kept: list[Any] = []
-    rest: list[tuple[Path, Any]] = [((), value)]
-    while rest:
-        place, thing = rest.pop()
-        is_memory = isinstance(thing, np.ndarray | Counter) or is_structured_scalar(thing)
+    keep_alive: list[Any] = []
+    unvisited: list[tuple[Path, Any]] = [((), value)]
+    while unvisited:
+        path, parent = unvisited.pop()
+        is_memory = isinstance(parent, np.ndarray | Counter) or is_structured_scalar(parent)
         inside: Iterable[tuple[Any, Any]]
-        if is_memory or tensors.is_tensor(thing):
-            yield place, thing
-            if type(thing) is np.ndarray and thing.dtype.hasobject and id(thing) not in seen:
-                seen.add(id(thing))
-                inside = enumerate(thing.reshape(-1).tolist())
-                rest += reversed([((*place, key_text(step)), part) for step, part in inside])
+        if is_memory or tensors.is_tensor(parent):
+            yield path, parent
+            if type(parent) is np.ndarray and parent.dtype.hasobject and id(parent) not in seen:
+                seen.add(id(parent))
+                inside = enumerate(parent.reshape(-1).tolist())
+                unvisited += reversed([((*path, key_text(step)), part) for step, part in inside])
             continue
-        if type(thing) in (list, tuple):
+        if type(parent) in (list, tuple):
             # Long lists of numbers are passed over quickly.
-            inside = () if SCALARS.issuperset(map(type, thing)) else enumerate(thing)
-        elif isinstance(thing, dict):
-            inside = () if SCALARS.issuperset(map(type, thing.values())) else thing.items()
-        elif trees.is_record(thing):
-            inside = records.record_items(thing).items()
-        elif (adapter := find_adapter(type(thing))) is None:
+            inside = () if SCALARS.issuperset(map(type, parent)) else enumerate(parent)
+        elif isinstance(parent, dict):
+            inside = () if SCALARS.issuperset(map(type, parent.values())) else parent.items()
+        elif trees.is_record(parent):
+            inside = records.record_items(parent).items()
+        elif (adapter := find_adapter(type(parent))) is None:
             continue
         elif adapter.immutable:
             if adapter.memory is not None:
-                yield place, thing
+                yield path, parent
             continue
         else:
             inside = ()
-            if id(thing) not in seen:
-                kept.append(adapter.get(thing))
-                rest.append((place, kept[-1]))
-        if id(thing) in seen:
+            if id(parent) not in seen:
+                keep_alive.append(adapter.get(parent))
+                unvisited.append((path, keep_alive[-1]))
+        if id(parent) in seen:
             continue
-        seen.add(id(thing))
-        if not isinstance(thing, tuple):
-            yield place, thing
-        rest += reversed([((*place, key_text(step)), part) for step, part in inside])
+        seen.add(id(parent))
+        if not isinstance(parent, tuple):
+            yield path, parent
+        unvisited += reversed([((*path, key_text(step)), part) for step, part in inside])
 
 
 def _held(root: Any) -> Iterator[tuple[Path, Any]]:
     """Yield arrays and containers held by an object, with their paths, to find shared parts."""
     seen: set[int] = set()
-    kept: list[Any] = []
+    keep_alive: list[Any] = []
     level: list[tuple[Path, Any]] = [((), root)]
     count = 0
     for _ in range(_MOST_DEPTH):
         below: list[tuple[Path, Any]] = []
-        for place, thing in level:
-            for step, part in _attributes(thing):
+        for path, parent in level:
+            for step, part in _attributes(parent):
                 kind = type(part)
                 is_row = is_structured_scalar(part)
                 if (
@@ -248,29 +248,29 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
                     return
                 # Kept, so that nothing else gets its number meanwhile.
                 seen.add(id(part))
-                kept.append(part)
-                at = (*place, key_text(step))
+                keep_alive.append(part)
+                part_path = (*path, key_text(step))
                 if is_row or isinstance(part, np.ndarray) or tensors.is_tensor(part):
-                    yield at, part
+                    yield part_path, part
                     gradient = getattr(part, "grad", None)
                     if gradient is not None:
-                        yield (*at, "grad"), gradient
+                        yield (*part_path, "grad"), gradient
                     continue
                 adapter = find_adapter(kind)
                 if isinstance(part, dict | list) or (adapter and adapter.memory):
-                    yield at, part
-                below.append((at, part))
+                    yield part_path, part
+                below.append((part_path, part))
         level = below
 
 
-def _attributes(thing: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(thing, Mapping):
-        return list(thing.items())
-    if isinstance(thing, list | tuple | set | frozenset):
-        return enumerate(thing)
-    slots = (kind.__dict__.get("__slots__", ()) for kind in type(thing).__mro__)
-    names = [name for one in slots for name in ((one,) if isinstance(one, str) else one)]
+def _attributes(parent: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(parent, Mapping):
+        return list(parent.items())
+    if isinstance(parent, list | tuple | set | frozenset):
+        return enumerate(parent)
+    slots = (kind.__dict__.get("__slots__", ()) for kind in type(parent).__mro__)
+    names = [name for entry in slots for name in ((entry,) if isinstance(entry, str) else entry)]
     return [
-        *getattr(thing, "__dict__", {}).items(),
-        *((name, getattr(thing, name)) for name in names if hasattr(thing, name)),
+        *getattr(parent, "__dict__", {}).items(),
+        *((name, getattr(parent, name)) for name in names if hasattr(parent, name)),
     ]

@@ -248,8 +248,8 @@ class _Call:
         watched = values if self._sharing else self._inout
         call.references = {name: count_others(values, name) for name in watched}
         call.owner_references = count_owner_references(values) if self._sharing else {}
-        if frame.run.snapshots.kept:
-            frame.run.snapshots.kept.require_same_before_call(
+        if frame.run.snapshots.kept_references:
+            frame.run.snapshots.kept_references.require_same_before_call(
                 self._positions(frame, self._step.outputs),
                 f"was changed before '{self._step.target}' began in epoch {frame.epoch}",
             )
@@ -334,7 +334,7 @@ class _Call:
         Raises:
             TaskFailedError: E246.
         """
-        kept = frame.run.snapshots.kept
+        kept = frame.run.snapshots.kept_references
         if kept:
             kept.require_same_after_call(
                 self._positions(frame, self._sources.values()),
@@ -442,7 +442,7 @@ class _Call:
 
     def _note_kept(self, call: _CallRecord) -> None:
         frame, kept = call.frame, call.kept
-        registry = frame.run.snapshots.kept
+        registry = frame.run.snapshots.kept_references
         when = f"was returned again by '{self._step.target}' in epoch {frame.epoch}"
         watched = {blob for blob, _, parts in kept if parts}
         for blob in self._step.outputs if registry else ():
@@ -457,7 +457,7 @@ class _Call:
                 registry.note(workspace, blob, parts, title, when, is_new=is_new)
 
     def _put(self, frame: Frame, blob: str, value: Value) -> None:
-        workspace, kept = self._workspace(frame, blob), frame.run.snapshots.kept
+        workspace, kept = self._workspace(frame, blob), frame.run.snapshots.kept_references
         if kept:
             # What was lent is still the same to who has kept it.
             kept.follow(workspace, blob, workspace.get(blob), value)

@@ -458,7 +458,7 @@ def lose_refused(statements: StatementBuilder, names: Collection[str]) -> list[a
         unbound = statements.globals.bind(UnboundLocalError, "Unbound")
         handler = ast.ExceptHandler(unbound, None, [ast.Pass()])
         body.append(ast.Try([lose], [handler], [], []))
-    return [ast.If(load("f.run.snapshots.kept"), body, [])] if body else []
+    return [ast.If(load("f.run.snapshots.kept_references"), body, [])] if body else []
 
 
 def release_workspaces(statements: StatementBuilder, names: Collection[str]) -> list[ast.stmt]:

@@ -144,7 +144,7 @@ def _settle(space: Blobs, seen: set[int], frame: Frame) -> None:
         if id(value) in seen:
             value = detach(value, name)
         seen.add(id(value))
-        frame.run.snapshots.kept.follow(space, name, space[name], value)
+        frame.run.snapshots.kept_references.follow(space, name, space[name], value)
         space[name] = value
 
 

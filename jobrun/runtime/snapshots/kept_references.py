@@ -97,19 +97,21 @@ def find_kept(value: Value, *, is_kept: bool, arrays: bool = True) -> Parts:
     whole: Parts = [((), value)] if is_kept else []
     if whole and isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return whole
-    found = _collect_parts(value, arrays=arrays)
-    views = Counter(id(one.thing.base) for one in found.values() if _is_view(one.thing))
-    kept = [
-        (one.path, one.thing)
-        for one in found.values()
-        if sys.getrefcount(one.thing) > _ONE + one.count + views[id(one.thing)]
+    references = _collect_parts(value, arrays=arrays)
+    views = Counter(
+        id(reference.thing.base) for reference in references.values() if _is_view(reference.thing)
+    )
+    retained = [
+        (reference.path, reference.thing)
+        for reference in references.values()
+        if sys.getrefcount(reference.thing) > _ONE + reference.count + views[id(reference.thing)]
         or (
-            _is_view(one.thing)
-            and id(one.thing.base) not in found
-            and sys.getrefcount(one.thing.base) > _NONE + views[id(one.thing.base)]
+            _is_view(reference.thing)
+            and id(reference.thing.base) not in references
+            and sys.getrefcount(reference.thing.base) > _NONE + views[id(reference.thing.base)]
         )
     ]
-    return whole + sorted(kept, key=lambda one: len(one[0]))
+    return whole + sorted(retained, key=lambda item: len(item[0]))
 
 
 class _Found(Struct):
@@ -127,22 +129,22 @@ def _is_view(value: Any) -> bool:
 
 def _collect_parts(value: Value, *, arrays: bool) -> dict[int, _Found]:
     """Collect by ``id`` the mutable objects in a value, to which code may keep references."""
-    found: dict[int, _Found] = {}
+    references: dict[int, _Found] = {}
     if arrays and isinstance(value, np.ndarray):
         # The caller has counted the references to the array itself.
-        found[id(value)] = _Found(value, (), sys.maxsize >> 1)
-    rest: list[tuple[Path, Any]] = [((), value)]
-    for path, one in rest:
-        for step, part in _inside(one):
+        references[id(value)] = _Found(value, (), sys.maxsize >> 1)
+    unvisited: list[tuple[Path, Any]] = [((), value)]
+    for path, parent in unvisited:
+        for step, part in _inside(parent):
             if isinstance(part, np.generic) or (not arrays and isinstance(part, np.ndarray)):
                 continue
-            if id(part) in found:
-                found[id(part)].count += 1
+            if id(part) in references:
+                references[id(part)].count += 1
                 continue
-            place = (*path, key_text(step))
-            found[id(part)] = _Found(part, place)
-            rest.append((place, part))
-    return found
+            part_path = (*path, key_text(step))
+            references[id(part)] = _Found(part, part_path)
+            unvisited.append((part_path, part))
+    return references
 
 
 def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -180,7 +182,11 @@ def _attributes(value: Any) -> Iterable[tuple[Any, Any]]:
     items = enumerate(value) if isinstance(value, list | tuple | deque) else ()
     named = attributes_of(value)
     # Others are the library's own, and its values may share them.
-    watched = ((name, one) for name, one in named.items() if _is_array(one) or is_watched(one))
+    watched = (
+        (name, attribute)
+        for name, attribute in named.items()
+        if _is_array(attribute) or is_watched(attribute)
+    )
     return [*items, *watched]
 
 
@@ -191,7 +197,7 @@ def _is_array(value: Any) -> bool:
 def _part_at(value: Any, path: Path) -> Any:
     """Return the part of a blob's value to which a path leads, or None."""
     for step in path:
-        value = next((one for at, one in _inside(value) if key_text(at) == step), None)
+        value = next((part for at, part in _inside(value) if key_text(at) == step), None)
     return value
 
 
@@ -320,32 +326,32 @@ class KeptValues:
         Raises:
             TaskFailedError: E246, a step has changed a blob that was made of such a part.
         """
-        place, bound = (id(workspace), blob), workspace.get(blob)
+        key, bound = (id(workspace), blob), workspace.get(blob)
         with self._lock:
-            entry = self._entries.get(place)
+            entry = self._entries.get(key)
             if entry is not None and (is_new or entry.workspace() is not workspace):
-                self._retire(place, entry)
+                self._retire(key, entry)
                 entry = None
             noted: list[_Part] = []
             outer: set[Path] = set()
             parts.reverse()
             while parts:
-                one = _Part(*parts.pop()[::-1], title)
-                if any(one.path[:length] in outer for length in range(len(one.path) + 1)):
+                part = _Part(*parts.pop()[::-1], title)
+                if any(part.path[:length] in outer for length in range(len(part.path) + 1)):
                     continue
-                if one.is_kept and not is_object(one.value):
-                    outer.add(one.path)
-                    self._require_not_left(one, when)
-                    if one.begin(bound, self._calls):
-                        noted.append(one)
+                if part.is_kept and not is_object(part.value):
+                    outer.add(part.path)
+                    self._require_not_left(part, when)
+                    if part.begin(bound, self._calls):
+                        noted.append(part)
             if entry is None and not noted:
                 return
             if entry is None:
-                entry = self._entries[place] = _Entry(weakref.ref(workspace), bound)
+                entry = self._entries[key] = _Entry(weakref.ref(workspace), bound)
             entry.bound = bound
             entry.parts.extendleft(noted)
-            for one in noted:
-                self._owners.setdefault(_memory_of(one.value), {})[place] = one
+            for part in noted:
+                self._owners.setdefault(_memory_of(part.value), {})[key] = part
 
     def follow(self, workspace: Workspace, blob: str, before: Value, after: Value) -> None:
         """Continue to watch references kept to a blob's value after a copy has replaced it.
@@ -372,9 +378,9 @@ class KeptValues:
     def restart(self) -> None:
         """Forget the blobs that are not what they were, since a group is run again."""
         with self._lock:
-            for place, entry in list(self._entries.items()):
-                if not entry.is_current(place[1]):
-                    self._forget(place, entry)
+            for key, entry in list(self._entries.items()):
+                if not entry.is_current(key[1]):
+                    self._forget(key, entry)
             self._left.clear()
 
     def require_same_before_call(self, outputs: Collection[KeptPlace], when: str) -> None:
@@ -384,10 +390,10 @@ class KeptValues:
             TaskFailedError: E246.
         """
         with self._lock:
-            for place in outputs:
-                entry = self._entries.get(place)
-                if entry is not None and entry.is_current(place[1]):
-                    self._require_compared(place, entry, when)
+            for key in outputs:
+                entry = self._entries.get(key)
+                if entry is not None and entry.is_current(key[1]):
+                    self._require_compared(key, entry, when)
 
     def require_same_after_call(
         self,
@@ -412,32 +418,32 @@ class KeptValues:
         """
         with self._lock:
             now = time.perf_counter()
-            ends = now + _CALL_S + _MOST_TIME * (now - self._looked)
-            for place, entry in list(self._entries.items()):
-                blob = place[1]
+            deadline = now + _CALL_S + _MOST_TIME * (now - self._looked)
+            for key, entry in list(self._entries.items()):
+                blob = key[1]
                 if not entry.is_current(blob):
-                    self._retire(place, entry)
+                    self._retire(key, entry)
                     continue
-                if place in outputs and place not in arguments:
+                if key in outputs and key not in arguments:
                     # It was compared before the call.
-                    for one in entry.parts:
-                        one.compared = self._calls + 1
+                    for kept_part in entry.parts:
+                        kept_part.compared = self._calls + 1
                     continue
                 if entry.error is not None:
                     continue
                 # The next time others come first.
-                self._entries[place] = self._entries.pop(place)
-                sampled = place in arguments and len(entry.parts) <= _FEW_PARTS
-                part = self._find_changed(entry, ends, sampled=sampled, wholly=wholly)
+                self._entries[key] = self._entries.pop(key)
+                sampled = key in arguments and len(entry.parts) <= _FEW_PARTS
+                part = self._find_changed(entry, deadline, sampled=sampled, wholly=wholly)
                 if part is not None:
-                    error = self._refuse(place, entry, _changed_error(blob, part, when))
-                    if place in arguments:
+                    error = self._refuse(key, entry, _changed_error(blob, part, when))
+                    if key in arguments:
                         raise error
                 elif not entry.parts:
-                    self._forget(place, entry)
-            for key, (_, part) in list(self._left.items()):
-                if not part.is_kept:
-                    del self._left[key]
+                    self._forget(key, entry)
+            for memory, (_, left_part) in list(self._left.items()):
+                if not left_part.is_kept:
+                    del self._left[memory]
             self._calls += 1
             self._looked = time.perf_counter()
 
@@ -456,76 +462,76 @@ class KeptValues:
         """
         with self._lock:
             now = time.perf_counter()
-            ends = now + _SAVE_S + _MOST_TIME * (now - self._looked)
-            for place, entry in list(self._entries.items()):
-                if entry.workspace() is not None and place[0] != id(workspace):
+            deadline = now + _SAVE_S + _MOST_TIME * (now - self._looked)
+            for key, entry in list(self._entries.items()):
+                if entry.workspace() is not None and key[0] != id(workspace):
                     continue
-                if not entry.is_current(place[1]):
-                    self._retire(place, entry)
+                if not entry.is_current(key[1]):
+                    self._retire(key, entry)
                 elif entry.error is not None:
                     raise TaskFailedError(*entry.error.faults)
                 else:
-                    part = self._find_changed(entry, ends, sampled=True, wholly=wholly)
+                    part = self._find_changed(entry, deadline, sampled=True, wholly=wholly)
                     if part is not None:
-                        raise self._refuse(place, entry, _changed_error(place[1], part, when))
+                        raise self._refuse(key, entry, _changed_error(key[1], part, when))
                     if not entry.parts:
-                        self._forget(place, entry)
+                        self._forget(key, entry)
 
     def _find_changed(
-        self, entry: _Entry, ends: float, *, sampled: bool, wholly: bool
+        self, entry: _Entry, deadline: float, *, sampled: bool, wholly: bool
     ) -> _Part | None:
         """Find a part that differs from what it was; drop those that are not kept any more.
 
         Args:
             entry: Of the blob.
-            ends: When to stop, unless parts are new.
+            deadline: When to stop, unless parts are new.
             sampled: Look at samples of all parts.
             wholly: Compare all of it.
         """
         young: list[_Part] = []
         for _ in range(len(entry.parts)):
-            one = entry.parts.popleft()
-            is_young = one.looks < _FIRST_LOOKS
-            has_time = time.perf_counter() + one.seconds < ends
+            part = entry.parts.popleft()
+            is_young = part.looks < _FIRST_LOOKS
+            has_time = time.perf_counter() + part.seconds < deadline
             if not (is_young or has_time or sampled or wholly):
-                entry.parts.append(one)
+                entry.parts.append(part)
                 break
-            one.looks += 1
-            if one.is_changed(self._calls + 1, wholly=is_young or has_time or wholly):
-                entry.parts.extendleft([one, *young])
-                return one
-            if one.is_kept:
-                young.append(one) if is_young else entry.parts.append(one)
-            elif one.compared == self._calls + 1 or not one.is_changed(self._calls + 1):
-                self._disown(one)
+            part.looks += 1
+            if part.is_changed(self._calls + 1, wholly=is_young or has_time or wholly):
+                entry.parts.extendleft([part, *young])
+                return part
+            if part.is_kept:
+                young.append(part) if is_young else entry.parts.append(part)
+            elif part.compared == self._calls + 1 or not part.is_changed(self._calls + 1):
+                self._disown(part)
             else:
-                entry.parts.extendleft([one, *young])
-                return one
+                entry.parts.extendleft([part, *young])
+                return part
         entry.parts.extendleft(young)
         return None
 
-    def _require_compared(self, place: KeptPlace, entry: _Entry, when: str) -> None:
+    def _require_compared(self, key: KeptPlace, entry: _Entry, when: str) -> None:
         """Compare parts that were not compared wholly after the last call.
 
         Raises:
             TaskFailedError: E246.
         """
-        for one in entry.parts if entry.error is None else ():
-            if one.compared < self._calls and one.is_changed(self._calls):
-                self._forget(place, entry)
-                raise _changed_error(place[1], one, when)
+        for part in entry.parts if entry.error is None else ():
+            if part.compared < self._calls and part.is_changed(self._calls):
+                self._forget(key, entry)
+                raise _changed_error(key[1], part, when)
 
-    def _retire(self, place: KeptPlace, entry: _Entry) -> None:
+    def _retire(self, key: KeptPlace, entry: _Entry) -> None:
         """Stop to watch a blob that has another value; remember what steps have changed of it.
 
         Raises:
             TaskFailedError: E246, it is not known that it was the same until then.
         """
-        self._require_compared(place, entry, "was changed, maybe before the blob got another value")
-        for one in entry.parts:
-            if one.is_kept and one.is_changed_in(entry.bound):
-                self._left[_memory_of(one.value)] = (place[1], one)
-        self._forget(place, entry)
+        self._require_compared(key, entry, "was changed, maybe before the blob got another value")
+        for part in entry.parts:
+            if part.is_kept and part.is_changed_in(entry.bound):
+                self._left[_memory_of(part.value)] = (key[1], part)
+        self._forget(key, entry)
 
     def _require_not_left(self, part: _Part, when: str) -> None:
         """Refuse a value of which a blob was made that a step has changed since.
@@ -534,32 +540,32 @@ class KeptValues:
             TaskFailedError: E246.
         """
         key = _memory_of(part.value)
-        blob, one = self._left.get(key, ("", part))
-        for place, other in self._owners.get(key, {}).items():
-            entry = self._entries.get(place)
-            if entry is not None and other.is_changed_in(entry.bound):
-                blob, one = place[1], other
+        blob, changed_part = self._left.get(key, ("", part))
+        for blob_key, owned_part in self._owners.get(key, {}).items():
+            entry = self._entries.get(blob_key)
+            if entry is not None and owned_part.is_changed_in(entry.bound):
+                blob, changed_part = blob_key[1], owned_part
         if blob:
-            raise _changed_error(blob, one, f"{when} after a step had changed the blob")
+            raise _changed_error(blob, changed_part, f"{when} after a step had changed the blob")
 
-    def _refuse(self, place: KeptPlace, entry: _Entry, error: TaskFailedError) -> TaskFailedError:
+    def _refuse(self, key: KeptPlace, entry: _Entry, error: TaskFailedError) -> TaskFailedError:
         entry.error = error
         workspace = entry.workspace()
         if workspace is not None:
-            workspace.refuse(place[1], entry.bound, error)
+            workspace.refuse(key[1], entry.bound, error)
         return TaskFailedError(*error.faults)
 
-    def _forget(self, place: KeptPlace, entry: _Entry) -> None:
-        self._entries.pop(place, None)
-        for one in entry.parts:
-            self._disown(one)
+    def _forget(self, key: KeptPlace, entry: _Entry) -> None:
+        self._entries.pop(key, None)
+        for part in entry.parts:
+            self._disown(part)
 
     def _disown(self, part: _Part) -> None:
         key = _memory_of(part.value)
         owners = self._owners.get(key, {})
-        for place, one in list(owners.items()):
-            if one is part:
-                del owners[place]
+        for blob_key, owned_part in list(owners.items()):
+            if owned_part is part:
+                del owners[blob_key]
         if not owners:
             self._owners.pop(key, None)
 
@@ -573,10 +579,10 @@ def _memory_of(value: Any) -> int:
 
 def _changed_error(blob: str, part: _Part, when: str) -> TaskFailedError:
     name = blob.rpartition(":")[2]
-    place = "/".join((name, *part.path))
+    path = "/".join((name, *part.path))
     return TaskFailedError.of(
         "E246",
-        f"{describe(part.value)} that {part.title} as '{place}', and kept, {when}; the blob "
+        f"{describe(part.value)} that {part.title} as '{path}', and kept, {when}; the blob "
         "has a copy, so it has not changed with it",
         f"return a copy, or keep a copy; or let the step that changes '{name}' have it in 'inout'",
     )

@@ -314,7 +314,7 @@ class Snapshots:
     def __init__(self) -> None:
         self.note_remade: NoteRemade = ignore_remade
         self.objects = ChangeDetector()
-        self.kept = KeptValues()
+        self.kept_references = KeptValues()
         self._places: dict[str, NodeSaver] = {}
         self._held: dict[Ticket, Snapshot] = {}
         self.sharing = SharingTracker()
@@ -346,10 +346,10 @@ class Snapshots:
         return ticket
 
     def _require_kept_same(self, step: SaveState, blobs: Mapping[str, Value]) -> None:
-        if not self.kept:
+        if not self.kept_references:
             return
         try:
-            self.kept.require_all_same(blobs, "was changed before this save")
+            self.kept_references.require_all_same(blobs, "was changed before this save")
         except TaskFailedError as error:
             path = next((path for name, path in step.origins if f"'{name}" in str(error)), "")
             raise TaskFailedError(*(replace(fault, path=path) for fault in error.faults)) from error

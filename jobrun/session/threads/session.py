@@ -281,7 +281,7 @@ class ThreadsSession:
         before = {node: dict(blobs) for node, blobs in self._workspaces.items()}
         snapshot = retry_snapshots.take_snapshot(self._workspaces, self._plan(group).changed)
         for node, blobs in self._workspaces.items():
-            self._savings.kept.follow_all(blobs, before[node], blobs)
+            self._savings.kept_references.follow_all(blobs, before[node], blobs)
         return replace(
             snapshot,
             settings=self._settings.capture(),
@@ -291,7 +291,7 @@ class ThreadsSession:
     def restore(self, snapshot: retry_snapshots.WorkspaceSnapshot) -> None:
         """Restore the workspaces of the ``threads`` session to a snapshot."""
         retry_snapshots.restore_snapshot(snapshot, self._workspaces)
-        self._savings.kept.restart()
+        self._savings.kept_references.restart()
         self._settings.restore(snapshot.settings)
         self._settings.restore_variables(snapshot.variables)
         for blobs in self._workspaces.values():
@@ -334,9 +334,9 @@ class ThreadsSession:
             TaskFailedError: A name of ``keep`` is missing or holds what cannot be stored; or, after
                 the last epoch, a callable has changed what it keeps of one.
         """
-        if final and self._savings.kept:
+        if final and self._savings.kept_references:
             for workspace in self._workspaces.values():
-                self._savings.kept.require_all_same(workspace, _AT_END, wholly=True)
+                self._savings.kept_references.require_all_same(workspace, _AT_END, wholly=True)
         compare = self._left_out.compare
         settled = [
             (node, workspace, _settle_blobs(node, workspace, keep.get(node, ()), compare))
@@ -344,8 +344,8 @@ class ThreadsSession:
         ]
         # Only when all of it is known to be right.
         for _, workspace, blobs in settled:
-            if self._savings.kept:
-                self._savings.kept.follow_all(workspace, workspace, blobs)
+            if self._savings.kept_references:
+                self._savings.kept_references.follow_all(workspace, workspace, blobs)
             workspace.clear()
             workspace.update(blobs)
 
@@ -353,7 +353,7 @@ class ThreadsSession:
         """Empty all workspaces of the ``threads`` session; return (), as no node can be lost."""
         for workspace in self._workspaces.values():
             workspace.clear()
-        self._savings.kept.restart()
+        self._savings.kept_references.restart()
         return ()
 
     def request_stop(self) -> None:

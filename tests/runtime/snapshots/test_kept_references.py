@@ -304,7 +304,7 @@ def test_what_was_not_compared_is_compared_when_a_session_settles_finally():
     keeper.call()
     session = ThreadsSession()
     session._workspaces = {"n": keeper.blobs}
-    session._savings.kept = keeper.kept
+    session._savings.kept_references = keeper.kept
     session.settle({"n": ("b",)})
 
     with pytest.raises(TaskFailedError, match="was changed before the last epoch ended"):
