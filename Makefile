@@ -21,7 +21,7 @@ help:
 	@echo "make static    style, types, layers and schema; runs no test"
 	@echo "make check     make static, and make test"
 	@echo "make schema    update schemas/job.schema.json"
-	@echo "make manual    update the manual's pages of keys, functions and commands"
+	@echo "make manual    update the manual's pages of keys, functions and commands, and the type of error codes"
 	@echo "make golden    update the expected texts of the tests; look at the diff"
 	@echo "make pictures  run all specs, and draw their pictures and those of the manual"
 	@echo "make house     print how large the package is, and how much of it a job needs"
@@ -64,6 +64,7 @@ schema: $(VENV)/.installed-dev
 .PHONY: manual
 manual: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.manual_reference
+	$(BIN)/python -m tests.support.error_codes
 
 golden: $(VENV)/.installed-dev
 	JOBRUN_UPDATE_GOLDEN=1 $(PYTEST) -m "not long and not benchmark"

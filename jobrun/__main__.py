@@ -74,7 +74,7 @@ def _run(words: list[str], shared: SharedState | None = None) -> int:
     )
 
     if os.environ.get("JOBRUN_WRITE_LOG"):
-        from jobrun.core.written_files import record_writes_if_asked  # noqa: PLC0415 - seldom
+        from jobrun.core.files.written_files import record_writes_if_asked  # noqa: PLC0415 - seldom
 
         record_writes_if_asked(os.environ)
     collect_seldom()

@@ -13,6 +13,7 @@ import pytest
 from jobrun.cli.app import COMMANDS
 from jobrun.core import error_catalogue
 from jobrun.core.error_catalogue import parse_area, read_catalogue
+from tests.support.error_codes import STUB, render_stub
 from tests.support.prose import AVOIDED_IN_MESSAGES, find_avoided_words, parse
 from tests.support.tables import check_each, each_case
 
@@ -25,6 +26,10 @@ LIKE_A_CODE = re.compile(r"[EWew]\d{2,}")
 # They take a code first. A code in another argument is compared with the catalogue as a text.
 TAKE_A_CODE = {"Fault", "of", "error", "warn"}
 COMMAND = re.compile(r"[`']jobrun ([a-z][a-z-]+)")
+
+
+def test_the_type_of_codes_is_the_one_that_make_manual_writes():
+    assert STUB.read_text() == render_stub(), "run 'make manual'"
 
 
 @cache

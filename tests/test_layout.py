@@ -155,7 +155,7 @@ MOST_CODE_LINES = {
     "tests/support": 6793,
     "tests/testing": 115,
     "tests/tools": 4255,
-    "tests/typing": 43,
+    "tests/typing": 44,
     "tests/values": 2479,
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
 
 
@@ -33,13 +34,13 @@ class Faults:
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
     def error(
-        self, code: str, message: str, mend: str, spec_position: SpecPosition, name: str = ""
+        self, code: Code, message: str, mend: str, spec_position: SpecPosition, name: str = ""
     ) -> None:
         """Add an error to the compilation's faults, at a position or at a name within it."""
         where = self._find_mention(spec_position.origin, name) if name else spec_position.origin
         self._add(Fault(code, message, mend, where, spec_position.path))
 
-    def warn(self, code: str, message: str, mend: str, spec_position: SpecPosition) -> None:
+    def warn(self, code: Code, message: str, mend: str, spec_position: SpecPosition) -> None:
         """Add a warning of a probable mistake to the faults; the job compiles nevertheless."""
         self._add(Fault(code, message, mend, spec_position.origin, spec_position.path, "warning"))
 

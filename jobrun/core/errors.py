@@ -12,6 +12,8 @@ from typing import ClassVar, Literal, Self
 
 from msgspec import Struct
 
+from jobrun.core.codes import Code
+
 
 class Fault(Struct, frozen=True):
     """One thing that is wrong: its place, what is wrong, and how to fix it.
@@ -26,7 +28,7 @@ class Fault(Struct, frozen=True):
         severity: A warning does not fail a command.
     """
 
-    code: str
+    code: Code
     message: str
     mend: str = ""
     where: Origin | None = None
@@ -52,7 +54,7 @@ class JobrunError(Exception):
     @classmethod
     def of(
         cls,
-        code: str,
+        code: Code,
         message: str,
         mend: str = "",
         *,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from jobrun.core.codes import Code
+
 FileFormat = Literal["npy", "npz", "hdf5", "csv", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 
@@ -40,7 +42,7 @@ def suffix_of(path: str) -> str:
 class Misfit(NamedTuple):
     """Why a file cannot be read or written under its name, as parts of a fault."""
 
-    code: str
+    code: Code
     message: str
     mend: str
 

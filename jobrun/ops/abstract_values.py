@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from jobrun.core.codes import Code
 from jobrun.ops.dtype_promotion import CODES, join_dtypes, join_pair, kind_of, promote_weak
 
 Shape = tuple[int | None, ...]
@@ -189,7 +190,7 @@ class MisfitError(Exception):
         mend: What to do about it.
     """
 
-    def __init__(self, code: str, message: str, mend: str) -> None:
+    def __init__(self, code: Code, message: str, mend: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jobrun.checkpoint.store_protocol import CheckpointStore
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.files.disk import disk_faults, make_directory
-from jobrun.core.object_url import ObjectUrl, is_object_url, parse_object_url
+from jobrun.core.text.object_url import ObjectUrl, is_object_url, parse_object_url
 from jobrun.graph.types import Job
 from jobrun.runner.rundir.run_directories import Run
 from jobrun.runner.stop_requests import StopRequests

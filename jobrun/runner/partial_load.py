@@ -11,7 +11,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.task_groups import LOAD_TASK, NAMES_OUTPUT, partial_group, stored_files
 from jobrun.core.errors import CheckpointError
 from jobrun.core.events import Listener, ignore
-from jobrun.core.object_url import is_object_url
+from jobrun.core.text.object_url import is_object_url
 from jobrun.graph.types import OutputRef
 from jobrun.runner.checkpoint_stores import open_store
 from jobrun.runner.identity.recorded_job import compile_authored, load_recorded

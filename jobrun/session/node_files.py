@@ -51,8 +51,8 @@ from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import create_file, disk_faults, make_directory, sync_file, write_all
 from jobrun.core.files.file_lock import is_locked, try_lock, wait_for_lock
-from jobrun.core.object_url import ObjectUrl, parse_object_url
 from jobrun.core.system_calls import allocate_file, read_into
+from jobrun.core.text.object_url import ObjectUrl, parse_object_url
 from jobrun.graph.query import walk
 from jobrun.graph.steps import LoadState
 from jobrun.session.wire.file_messages import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jobrun.core.digest import digest_bytes
+from jobrun.core.files.digest import digest_bytes
 from jobrun.spec.load import LoadedSpec
 from jobrun.spec.recorded_origins import ordered
 from jobrun.spec.yaml.pyyaml import yaml

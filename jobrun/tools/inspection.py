@@ -39,10 +39,10 @@ from jobrun.checkpoint.stores.read_locks import hold_chosen
 from jobrun.core.errors import CheckpointError, JobrunError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.files.json_files import parse_json, read_lines
-from jobrun.core.object_url import is_object_url
 from jobrun.core.partly_compared import PartlyCompared
 from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.object_url import is_object_url
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.readers import POSITION, POSITION_PREFIX
 from jobrun.graph.steps import STATE_DIRS

@@ -20,8 +20,8 @@ from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.hdf5.index_parser import index_span
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.write.writer import NodeWriter, write_state
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, TaskFailedError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.testing.stores import RUN_ID
 from tests.checkpoint.hdf5.test_value_codec import assert_same
 from tests.support.checkpoints import RECORD, VALUES, resealed, write

@@ -12,7 +12,7 @@ from jobrun.checkpoint.hdf5 import user_block as userblock
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.write.writer import NodeWriter
-from jobrun.core.digest import digest_bytes
+from jobrun.core.files.digest import digest_bytes
 from jobrun.values.compare import same_bits
 from tests.support.checkpoints import VALUES
 from tests.support.golden import GOLDEN

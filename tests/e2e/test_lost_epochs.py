@@ -13,7 +13,7 @@ import jobrun
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.cli.run_command import invoke
 from jobrun.core.errors import CheckpointError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.runner.rundir.journal import JOURNAL_NAME
 from tests.support.thinning import thinned
 

@@ -16,7 +16,7 @@ from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_store import ObjectStore
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.runner.options import RunOptions
 from jobrun.testing.stores import write_epoch
 from tests.support.command import environment, jobrun

@@ -16,7 +16,7 @@ from jobrun.checkpoint.stores.object_references import Reference, write_referenc
 from jobrun.checkpoint.stores.object_store import object_name, upload_file
 from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.graph.steps import FilePart, LoadState
 from jobrun.session import node_files
 from jobrun.session.base import NodeFiles

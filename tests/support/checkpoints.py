@@ -13,8 +13,8 @@ from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_count, bloc
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.write.writer import write_state
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.testing.stores import RUN_ID
 from jobrun.values.kinds.counter import Counter
 

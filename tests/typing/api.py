@@ -7,6 +7,7 @@ from typing import assert_type
 
 import jobrun
 from jobrun.api import Prepared
+from jobrun.core.errors import EnvironmentFaultError
 from jobrun.graph.expressions import Expr
 from jobrun.graph.group_transforms import remap_nodes, to_task
 from jobrun.graph.query import used_nodes
@@ -49,3 +50,6 @@ assert_type(to_task(group), jobrun.Task)
 jobrun.run(job, resume="perhaps")  # type: ignore[arg-type]
 jobrun.steps(1)  # type: ignore[arg-type]
 jobrun.nothing()  # type: ignore[attr-defined]
+
+# Codes are checked: were any text allowed, mypy would report the comment as unused.
+EnvironmentFaultError.of("E999", "no such code")  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from jobrun.checkpoint.hdf5.dataset_names import dataset_path, root_blob
 from jobrun.checkpoint.hdf5.value_codec import Coded
-from jobrun.core.digest import digest_bytes
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.partly_compared import PartlyCompared
 from jobrun.values.axis_order import AxisOrder
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.json_files import build_encoder
 from jobrun.core.text.patterns import lazy_pattern
 

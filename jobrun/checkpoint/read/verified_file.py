@@ -31,8 +31,8 @@ from jobrun.checkpoint.hdf5.index_parser import (
 )
 from jobrun.checkpoint.hdf5.user_block import Header, damaged_error
 from jobrun.checkpoint.read.safe_file import open_regular_file
-from jobrun.core.digest import PREFIX, digest_bytes
 from jobrun.core.errors import CheckpointError
+from jobrun.core.files.digest import PREFIX, digest_bytes
 from jobrun.core.system_calls import read_into
 
 Array = np.ndarray[Any, Any]

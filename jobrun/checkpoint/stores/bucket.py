@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.files.disk import create_file, disk_faults, sync_file, write_all
-from jobrun.core.object_url import ObjectUrl
+from jobrun.core.text.object_url import ObjectUrl
 from jobrun.core.text.patterns import lazy_pattern
 
 # Smaller objects are sent in one request, larger ones in parts of this size.
@@ -224,7 +225,7 @@ class Bucket:
     def _failed(self, action: str, name: str, error: Exception) -> EnvironmentFaultError:
         location = self.url / name if name else self.url
         reason = summarize_error(error)
-        code = "E331"
+        code: Code = "E331"
         mend = "see whether it can be reached from here; then resume"
         if _is_no_bucket(error):
             code, mend = "E336", f"make '{self.url.bucket}', or name one that is there"

@@ -28,9 +28,9 @@ from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.stores.object_references import SUFFIX, delete_objects
 from jobrun.checkpoint.stores.read_locks import exclude_readers, hold_epoch
 from jobrun.checkpoint.write.reusable_file import open_over_removed
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.disk import (
     disk_faults,
     list_directory,

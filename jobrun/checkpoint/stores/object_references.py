@@ -25,7 +25,7 @@ from jobrun.checkpoint.hdf5.user_block import damaged_error
 from jobrun.checkpoint.read.verified_file import StateFile, open_state
 from jobrun.core.errors import CheckpointError
 from jobrun.core.files.disk import read_regular, write_new_file
-from jobrun.core.object_url import ObjectUrl, parse_object_url
+from jobrun.core.text.object_url import ObjectUrl, parse_object_url
 from jobrun.core.text.patterns import lazy_pattern
 
 SUFFIX = ".url"

@@ -28,10 +28,10 @@ from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore, epoch_name
 from jobrun.checkpoint.stores.manifest import manifest_identity
 from jobrun.checkpoint.stores.object_references import Reference, local_path, read_reference
-from jobrun.core.digest import PREFIX
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
 from jobrun.core.failpoints import reach
-from jobrun.core.object_url import ObjectUrl
+from jobrun.core.files.digest import PREFIX
+from jobrun.core.text.object_url import ObjectUrl
 from jobrun.core.text.patterns import lazy_pattern
 
 _EPOCH = lazy_pattern(r"(epoch-([0-9]{6,18}))/.+")

@@ -25,7 +25,7 @@ from jobrun.cli.jobs.run_options import (
 from jobrun.cli.options import Command, option, override_texts, run_dir_option, value_options
 from jobrun.cli.progress.lines import warning_printer
 from jobrun.cli.terminal import Shell
-from jobrun.core.object_url import is_object_url
+from jobrun.core.text.object_url import is_object_url
 from jobrun.runner.identity.recorded_job import Authored, load_recorded, require_spec
 from jobrun.runner.options import RunOptions
 from jobrun.runner.rundir.run_directories import Run

@@ -23,7 +23,7 @@ from jobrun.cli.formatting import (
 from jobrun.cli.options import Command, OneOf, RepeatableText, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import ProofError, UsageError
-from jobrun.core.object_url import is_object_url
+from jobrun.core.text.object_url import is_object_url
 from jobrun.runner.rundir.journal import read_pins
 from jobrun.runner.rundir.lost_epochs import describe_lost_epochs
 from jobrun.runner.rundir.run_directories import find_run

@@ -16,9 +16,9 @@ from jobrun.cli.completion_candidates import BLOB, RUN_AT_EPOCH
 from jobrun.cli.formatting import render_json_document, shorten_path, wrap_line, wrap_rows
 from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.terminal import Shell
-from jobrun.core.digest import PREFIX
 from jobrun.core.errors import UsageError
 from jobrun.core.events import CheckpointTimes, NodeTime
+from jobrun.core.files.digest import PREFIX
 from jobrun.core.text.terminal_text import align_cells, control
 from jobrun.core.text.units import number, size, span
 from jobrun.tools.inspection import (

@@ -12,6 +12,7 @@ from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FAILED
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
+from jobrun.core.codes import Code
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.expressions import BUILTINS
 from jobrun.graph.types import GroupName
@@ -23,7 +24,7 @@ _MOST_NAMES = 2_000
 class _Explanation(Struct, frozen=True):
     """The code, message and fix of the fault about a missing blob."""
 
-    code: str
+    code: Code
     message: str
     mend: str
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import (
@@ -44,7 +45,7 @@ class CallFault(Struct, frozen=True):
         argument: Position or keyword of the faulty argument; None for the call as a whole.
     """
 
-    code: str
+    code: Code
     message: str
     mend: str
     argument: int | str | None = None
@@ -56,7 +57,7 @@ class CallFaults(Struct):
     title: str
     faults: list[CallFault] = field(default_factory=list)
 
-    def add(self, code: str, message: str, mend: str, argument: int | str | None = None) -> None:
+    def add(self, code: Code, message: str, mend: str, argument: int | str | None = None) -> None:
         """Add to the list a fault of a call whose arguments do not match the signature."""
         self.faults.append(CallFault(code, message, mend, argument))
 

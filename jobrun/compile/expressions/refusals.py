@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from jobrun.compile.expressions.calls import DTYPE_WORDS
+from jobrun.core.codes import Code
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.expressions import BUILTINS, DTYPES
 from jobrun.ops.operator_table import DRAWS, OPERATORS
@@ -29,7 +30,7 @@ class Refusal(NamedTuple):
 class NameRefusal(Struct, frozen=True):
     """Why a blob cannot have a name, and what to do."""
 
-    code: str
+    code: Code
     message: str
     mend: str
 

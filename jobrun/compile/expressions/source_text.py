@@ -6,6 +6,7 @@ import ast
 
 from msgspec import Struct
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
@@ -34,7 +35,7 @@ class SourceText(Struct, frozen=True):
     path: str
 
     def fault(
-        self, code: str, message: str, mend: str, at: int | None = None, length: int = 1
+        self, code: Code, message: str, mend: str, at: int | None = None, length: int = 1
     ) -> Fault:
         """Build a fault about this source text, at an offset or about all of it."""
         where = self.origin if at is None else self.origin.inside(at, length)
@@ -77,7 +78,7 @@ class Findings:
         self.faults: list[Fault] = []
 
     def add(
-        self, code: str, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
+        self, code: Code, message: str, mend: str, node: ast.expr | ast.stmt | ast.keyword | None
     ) -> None:
         """Add a fault to those of a source text, at the position of a Python ``ast`` node."""
         at = None if node is None else self.scalar.at(node)

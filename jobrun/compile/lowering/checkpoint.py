@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.lowering.context import Context
 from jobrun.core.errors import Origin
-from jobrun.core.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.core.text.names import did_you_mean
+from jobrun.core.text.object_url import SCHEMES, is_object_url, parse_object_url, scheme_of
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, Rules, UploadPolicy
 from jobrun.spec.models.job import CheckpointSpec, JobSpec
 from jobrun.spec.yaml.nodes import path_text

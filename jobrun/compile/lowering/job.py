@@ -15,6 +15,7 @@ from jobrun.compile.lowering.context import Context, NetDef
 from jobrun.compile.lowering.groups import GroupLowering
 from jobrun.compile.lowering.queues import build_queue_table
 from jobrun.compile.lowering.readers import build_reader_table
+from jobrun.core.codes import Code
 from jobrun.core.errors import Origin
 from jobrun.core.notify_target import NotifyTarget, check_target
 from jobrun.graph.readers import readers_in
@@ -29,7 +30,7 @@ _NOTIFY_MEND = (
 
 DEFAULT_NODE = "local"
 
-_Found = Iterator[tuple[str, Path, str, str]]
+_Found = Iterator[tuple[Code, Path, str, str]]
 
 
 def lower_spec(loaded: LoadedSpec, faults: Faults) -> JobDraft:

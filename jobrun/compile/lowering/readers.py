@@ -16,6 +16,7 @@ from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
+from jobrun.core.codes import Code
 from jobrun.core.file_formats import FILE_FORMATS, endings_of
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Builtin, Draw, Expr, Text
@@ -379,7 +380,7 @@ class _ReaderLowering:
     def _position(self, at: Path) -> SpecPosition:
         return SpecPosition(f"readers.{at[1]}", self._context.source.key(at))
 
-    def _error(self, message: str, mend: str, at: Path, code: str = "E119") -> None:
+    def _error(self, message: str, mend: str, at: Path, code: Code = "E119") -> None:
         self._faults.error(code, message, mend, self._position(at))
 
 

@@ -12,8 +12,8 @@ A file has one section per code::
     an example that provokes it, if there is one
     ```
 
-The program writes a code as a plain text where it raises it; tests compare these texts with the
-sections. To add a code: its section here, and a test that provokes it.
+To add a code: its section here, ``make manual``, which adds it to the type of codes for mypy
+(``core/codes.pyi``), and a test that provokes it.
 
 Nothing is read when the module is imported: only ``jobrun explain`` and tests need the texts.
 """

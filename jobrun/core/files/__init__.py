@@ -4,4 +4,5 @@
   locks.
 - ``json_files``: bounded JSON of unknown origin, and journals of JSON lines.
 - ``output_file``: files in memory that take what C code and programs print.
+- ``digest``: SHA-256 as records have it. ``written_files``: the files that a process writes.
 """

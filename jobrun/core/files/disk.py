@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -73,7 +74,7 @@ class disk_faults:  # noqa: N801 - it reads as a function
     __slots__ = ("_action", "_code", "_directory", "_needed_bytes")
 
     def __init__(
-        self, code: str, action: str, *, directory: str = "", needed_bytes: int = 0
+        self, code: Code, action: str, *, directory: str = "", needed_bytes: int = 0
     ) -> None:
         self._code = code
         self._action = action

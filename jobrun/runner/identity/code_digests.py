@@ -31,7 +31,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from jobrun.core.digest import digest_bytes, digest_file
+from jobrun.core.files.digest import digest_bytes, digest_file
 from jobrun.graph.expressions import Call
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import CallPython, RunProgram

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import TaskFailedError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import compare_mappings, require_no_drift
 from jobrun.runner.saved_progress import encode_json

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jobrun.core.digest import PREFIX
+from jobrun.core.files.digest import PREFIX
 from jobrun.graph.expressions import Text
 from jobrun.graph.group_transforms import rebuild_group
 from jobrun.graph.query import iter_steps

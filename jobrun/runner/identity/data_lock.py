@@ -15,8 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct, to_builtins
 
-from jobrun.core.digest import PREFIX
 from jobrun.core.errors import DriftError, EnvironmentFaultError, Fault
+from jobrun.core.files.digest import PREFIX
 from jobrun.core.files.disk import disk_faults, write_file
 from jobrun.core.files.json_files import build, read_json
 from jobrun.graph.query import iter_steps

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import DriftError, Fault, Origin
 from jobrun.runner.rundir.run_json import (
     LIBRARY_VARIABLES,
@@ -362,7 +363,7 @@ def _file(facts: Mapping[str, Any]) -> str:
 
 
 def _fault(change: Change) -> Fault:
-    code = "E370" if change.kind == "numerics" else "E369"
+    code: Code = "E370" if change.kind == "numerics" else "E369"
     if change.field.startswith("constants."):
         code = "E371"
     mend = f"undo it; or accept it with --accept-drift {change.field}; or fork the run"

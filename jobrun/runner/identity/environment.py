@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobrun.core.digest import PREFIX, digest_bytes
+from jobrun.core.files.digest import PREFIX, digest_bytes
 from jobrun.core.hash_seed import described_hash_seed
 from jobrun.core.system_calls import read_proc, usable_cpus
 from jobrun.core.text.patterns import lazy_pattern

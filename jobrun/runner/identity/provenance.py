@@ -44,7 +44,7 @@ def collect_provenance(present: Authored) -> dict[str, Any]:
         that difference). ``lock_files``: digests, by path relative to the folder.
     """
     # Lazy: not needed to show a provenance.
-    from jobrun.core.digest import digest_file  # noqa: PLC0415
+    from jobrun.core.files.digest import digest_file  # noqa: PLC0415
 
     folder = Path(present.folder)
     top = _repository(folder)
@@ -99,7 +99,7 @@ def _ask_git(top: Path, *words: str) -> tuple[bool, bytes, str]:
     import hashlib  # noqa: PLC0415 - loads OpenSSL
     import subprocess  # noqa: PLC0415 - only in a repository
 
-    from jobrun.core.digest import PREFIX  # noqa: PLC0415
+    from jobrun.core.files.digest import PREFIX  # noqa: PLC0415
 
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")

@@ -15,8 +15,8 @@ from typing import assert_never
 from msgspec import Struct, field
 
 from jobrun.compile.pipeline import compile_job, complete
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, DriftError, Fault, SpecError, UsageError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.graph.types import Job
 from jobrun.runner.identity.drift import Change, Kind, compare_specs

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, TaskFailedError
 from jobrun.graph.conditions import (
     Endless,
@@ -248,6 +249,6 @@ def _describe(value: Any) -> str:
     return f"{value!r}"
 
 
-def _fault(code: str, message: str, probe: Probe, mend: str = "") -> Fault:
+def _fault(code: Code, message: str, probe: Probe, mend: str = "") -> Fault:
     mend = mend or "see what its blobs hold: jobrun inspect-checkpoint RUN"
     return Fault(code, message, mend, probe.origin, probe.path)

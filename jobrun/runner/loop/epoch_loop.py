@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import (
     ExpectationError,
     Fault,
@@ -435,7 +436,7 @@ class JobRunner:
             if self._job.checkpoint.enabled:
                 mend = f"begin again with init: {self._limits.resume}"
         fault_of = InterruptedRunError.of if self._requests.interrupted else StoppedEarlyError.of
-        code = "E363" if self._requests.interrupted else "E362"
+        code: Code = "E363" if self._requests.interrupted else "E362"
         return fault_of(code, f"stopped ({reason}): {description}, {saved}", mend)
 
     def _expect(self, before: Progress) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault
 from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.types import Job
@@ -16,7 +17,7 @@ from jobrun.runtime.callables.user_modules import split_adapted
 from jobrun.values.adapters.registry import ADAPTED_WHOLLY
 
 # Error code, message, and how to mend it.
-Refusal = tuple[str, str, str]
+Refusal = tuple[Code, str, str]
 
 
 def check_adapted(job: Job, folder: Path) -> Iterator[Fault]:

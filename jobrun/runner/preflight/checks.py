@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jobrun.compile.types.job_types import Types
+from jobrun.core.codes import Code
 from jobrun.core.errors import EnvironmentFaultError, Fault, JobrunError, SpecError, errors_only
 from jobrun.core.file_formats import format_of
 from jobrun.core.text.names import did_you_mean, nearest
@@ -255,7 +256,7 @@ def _may_be_lengths(dtype: str, shape: tuple[int, ...]) -> bool:
     return len(shape) == 1 and dtype[1:2] in {"i", "u"}
 
 
-def _fault(code: str, message: str, mend: str, reader: Reader) -> Fault:
+def _fault(code: Code, message: str, mend: str, reader: Reader) -> Fault:
     return Fault(code, message, mend, reader.origin, reader.path)
 
 
@@ -285,7 +286,7 @@ def check_upload(job: Job) -> tuple[Fault, ...]:
     policy = job.checkpoint.upload
     if policy is None or not job.checkpoint.enabled:
         return ()
-    from jobrun.core.object_url import is_object_url, parse_object_url  # noqa: PLC0415 - of uploads
+    from jobrun.core.text.object_url import is_object_url, parse_object_url  # noqa: PLC0415 - of uploads
 
     if not is_object_url(policy.to):
         return ()

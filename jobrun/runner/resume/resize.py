@@ -25,6 +25,7 @@ from jobrun.checkpoint.task_groups import (
     LOAD_TASK,
     load_group,
 )
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.graph import expressions as e
 from jobrun.graph.query import checkpointed_blobs
@@ -537,7 +538,7 @@ class FamilyPlan:
                     )
 
     def _fault(
-        self, name: str, code: str, message: str, mend: str, *, declared: bool = False
+        self, name: str, code: Code, message: str, mend: str, *, declared: bool = False
     ) -> None:
         path, where = self._place(name)
         if declared and name in self._declared:

@@ -31,7 +31,7 @@ from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageErro
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.files.disk import disk_faults, make_directory, read_regular, write_file
 from jobrun.core.files.json_files import parse_json
-from jobrun.core.object_url import ObjectUrl, parse_object_url
+from jobrun.core.text.object_url import ObjectUrl, parse_object_url
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.journal import Journal
 from jobrun.runner.rundir.run_directories import Run, open_run

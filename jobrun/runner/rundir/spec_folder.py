@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError, DriftError, Fault, JobrunError, SpecError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
 from jobrun.core.files.json_files import build, read_json
 from jobrun.graph.types import Job, TaskGroup

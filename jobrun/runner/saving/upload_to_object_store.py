@@ -24,7 +24,7 @@ from jobrun.core.errors import EnvironmentFaultError, JobrunError
 from jobrun.core.events import CheckpointTimes, Listener, Noted
 from jobrun.core.failpoints import reach
 from jobrun.core.files.disk import disk_faults
-from jobrun.core.object_url import ObjectUrl
+from jobrun.core.text.object_url import ObjectUrl
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.runner.rundir.object_store_run import RunLease, record_newest
 from jobrun.session.base import GroupCancelledError

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
 from typing import Any
 
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.files.digest import digest_bytes
 
 # Words of a name, between underscores; AWS_SECRET_ACCESS_KEY, but not TOKENIZERS_PARALLELISM.
 _SECRET_NAME = re.compile(

@@ -26,8 +26,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from zipimport import zipimporter
 
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import DriftError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.disk import write_file
 from jobrun.core.files.json_files import parse_json, read_lines
 

@@ -32,10 +32,10 @@ from jobrun.core.captured_output import STREAMS
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import Event, ProcessMeasured
 from jobrun.core.files.output_file import OutputFile
+from jobrun.core.files.written_files import record_writes_if_asked
 from jobrun.core.resource_usage import CostBudget, MemoryWatch, measure_process
 from jobrun.core.stop_signals import handleable_signals, own_handler, requested_signals
 from jobrun.core.system_calls import die_with_parent
-from jobrun.core.written_files import record_writes_if_asked
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
 from jobrun.runtime.codegen.step_meter import Meter
 from jobrun.runtime.context.bounded_queue import RecordQueue

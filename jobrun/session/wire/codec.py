@@ -33,9 +33,9 @@ from jobrun.checkpoint import task_groups as save_load_groups
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
 from jobrun.checkpoint.stores import object_references as elsewhere
 from jobrun.core import errors, events, time_use
-from jobrun.core import object_url as objecturl
 from jobrun.core import resource_usage as usage
 from jobrun.core.errors import Fault, JobrunError, TaskFailedError
+from jobrun.core.text import object_url as objecturl
 from jobrun.graph import checkpoint_policy, conditions, readers, steps, types
 from jobrun.graph import expressions as expr
 from jobrun.graph.effects import DECLARED, DeclaredEffect

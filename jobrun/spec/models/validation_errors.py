@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from msgspec import Struct
 from pydantic import Tag, ValidationError
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
@@ -40,7 +41,7 @@ _FUNCTIONS = frozenset(("function", "func", "py", "python"))
 
 
 class _Words(NamedTuple):
-    code: str
+    code: Code
     message: str
     mend: str
 
@@ -243,7 +244,7 @@ def _bound(pattern: str) -> Callable[[_Error], _Words]:
     return _words
 
 
-def _always(code: str, message: str, mend: str) -> Callable[[_Error], _Words]:
+def _always(code: Code, message: str, mend: str) -> Callable[[_Error], _Words]:
     """Build the function that gives one kind of validation error a fixed message and fix."""
     return lambda _error: _Words(code, message, mend)
 

@@ -8,8 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from jobrun.core.digest import PREFIX, digest_bytes
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
+from jobrun.core.files.digest import PREFIX, digest_bytes
 from jobrun.spec.models.job import ParamSpec
 from jobrun.spec.resolve.include import replaced
 from jobrun.spec.resolve.substitute import Substitution, references
@@ -28,7 +29,7 @@ _ARTICLES = {"int": "an int", "float": "a float", "bool": "true or false", "text
 class _UnfitError(Exception):
     """A value is not of its param's type."""
 
-    def __init__(self, code: str, message: str, mend: str) -> None:
+    def __init__(self, code: Code, message: str, mend: str) -> None:
         super().__init__(message)
         self.code = code
         self.mend = mend

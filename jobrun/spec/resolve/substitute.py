@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from jobrun.core.digest import PREFIX, digest_bytes
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault
+from jobrun.core.files.digest import PREFIX, digest_bytes
 from jobrun.core.text.names import nearest
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.spec.yaml.nodes import (
@@ -249,7 +250,7 @@ def _unclosed(node: Scalar, path: Path) -> _UnknownError:
     return _unknown("E037", "a '${' is not closed", mend, node, path)
 
 
-def _unknown(code: str, message: str, mend: str, node: Scalar, path: Path) -> _UnknownError:
+def _unknown(code: Code, message: str, mend: str, node: Scalar, path: Path) -> _UnknownError:
     return _UnknownError(Fault(code, message, mend, origin_of(node.position), path_text(path)))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from jobrun.core.codes import Code
 from jobrun.core.errors import Fault
 from jobrun.spec.yaml.nodes import (
     Mapping,
@@ -332,12 +333,14 @@ class Builder:
         length = end.column - start.column if start.line == end.line else 1
         return (self._file, start.line + 1, start.column + 1, max(1, length), 0)
 
-    def _fault(self, code: str, message: str, mend: str, position: Position, key: str = "") -> None:
+    def _fault(
+        self, code: Code, message: str, mend: str, position: Position, key: str = ""
+    ) -> None:
         path = self._path()
         shown = path_text((*path, key)) if key else path_text(path)
         self.faults.append(Fault(code, message, mend, origin_of(position), shown))
 
-    def _stop(self, code: str, message: str, mend: str, position: Position) -> None:
+    def _stop(self, code: Code, message: str, mend: str, position: Position) -> None:
         self._fault(code, message, mend, position)
         raise StopReadingError
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from jobrun.core.written_files import VARIABLE, read_written_files
+from jobrun.core.files.written_files import VARIABLE, read_written_files
 from jobrun.tools.isolation.folder_copy import plan_copy, remove_copy, stamp_of, stamps_of
 
 _CACHES = frozenset({"__pycache__", ".cache"})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jobrun.checkpoint.read.verified_file import read_verified
-from jobrun.core.digest import digest_bytes
 from jobrun.core.errors import CheckpointError
+from jobrun.core.files.digest import digest_bytes
 from tests.support.checkpoints import write
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from jobrun.checkpoint.stores.bucket import PIECE_BYTES, Bucket, summarize_error
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from tests.support.s3 import VARIABLES, TroubledWay, serving
 
 

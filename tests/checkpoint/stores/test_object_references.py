@@ -27,7 +27,7 @@ from jobrun.checkpoint.stores.object_store import (
     upload_file,
 )
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.testing.stores import RUN_ID
 from tests.support.checkpoints import write
 

@@ -12,7 +12,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.manifest import encode
 from jobrun.checkpoint.stores.object_store import ObjectStore, UploadCancelledError
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.testing.stores import StoreContract, write_epoch
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from jobrun.api import prepare
 from jobrun.cli.run_command import invoke
-from jobrun.core.digest import digest_file
+from jobrun.core.files.digest import digest_file
 from jobrun.runner.identity.code_digests import (
     Source,
     digest_code,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.core.errors import EnvironmentFaultError, Origin
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.graph.checkpoint_policy import CheckpointPolicy, UploadPolicy
 from jobrun.graph.types import Cluster, Job, Node, TaskGroup
 from jobrun.runner.preflight.checks import check_upload

@@ -6,7 +6,7 @@ import pytest
 
 from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.core.errors import EnvironmentFaultError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.runner.rundir.object_store_run import HOLDER_NAME, RunLease, copy_lease
 
 

@@ -11,7 +11,7 @@ from jobrun.checkpoint.stores.bucket import Bucket
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_store import ObjectStore
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError, UsageError
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.object_store_run import (
     download_temporarily,

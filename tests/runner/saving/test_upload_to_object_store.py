@@ -12,7 +12,7 @@ from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.checkpoint.stores.object_store import ObjectStore, UploadCancelledError, object_name
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Noted
-from jobrun.core.object_url import parse_object_url
+from jobrun.core.text.object_url import parse_object_url
 from jobrun.graph.checkpoint_policy import UploadPolicy
 from jobrun.runner.saving.upload_to_object_store import (
     BackgroundUploader,

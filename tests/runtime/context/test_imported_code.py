@@ -10,8 +10,8 @@ import zipfile
 
 import pytest
 
-from jobrun.core.digest import digest_file
 from jobrun.core.errors import DriftError
+from jobrun.core.files.digest import digest_file
 from jobrun.runtime.context.imported_code import (
     IMPORTED_CODE,
     ChangedCodeError,

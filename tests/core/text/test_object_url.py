@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.core.object_url import ObjectUrl, is_object_url, parse_object_url, scheme_of
+from jobrun.core.text.object_url import ObjectUrl, is_object_url, parse_object_url, scheme_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from jobrun.core.digest import digest_bytes, digest_file
+from jobrun.core.files.digest import digest_bytes, digest_file
 
 
 def test_digest_is_of_the_parts_in_a_row():
