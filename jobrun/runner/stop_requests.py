@@ -220,7 +220,12 @@ class StopRequests:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _put_back(self._previous)
+        _put_back(
+            {
+                number: _ignore if handler is _exit_on_signal else handler
+                for number, handler in self._previous.items()
+            }
+        )
         if threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._previous_fd)
         self._over = True
@@ -476,6 +481,12 @@ def _put_back(previous: Mapping[int, Any]) -> None:
 
 def _words(number: int) -> str:
     return f"signal {signal_name(number)}"
+
+
+@own_handler
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Ignore a signal that comes after a run has recorded how it ended: that stays its result."""
+    del number, frame
 
 
 @own_handler

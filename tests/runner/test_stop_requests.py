@@ -270,6 +270,14 @@ def test_early_handlers_are_gone_afterwards():
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
+def test_a_signal_after_a_run_has_recorded_its_end_does_not_change_it(name):
+    with exit_on_early_signal():
+        with StopRequests(lambda: None):
+            pass
+        os.kill(os.getpid(), getattr(signal, name))
+
+
 def test_in_another_thread_early_signals_are_left_alone():
     handlers = []
 

@@ -244,7 +244,4 @@ def test_a_point_that_another_process_holds_is_no_finished_point(folder, capfd):
 
     assert process.returncode == 75, err
     states = {point["values"]["k"]: point["state"] for point in json.loads(out)["points"]}
-    # The signal may reach the process of the other point as it ends.
-    assert states[1] == "running"
-    assert states[2] in ("finished", "stopped")
-    assert finished_epochs(folder / "runs") == [3, 4]
+    assert states == {1: "running", 2: "finished"}
