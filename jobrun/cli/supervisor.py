@@ -123,6 +123,10 @@ def supervise(
         ended = _Supervisor(child, notify).wait()
         if is_parent_of_all:
             _kill_remaining_children(child.awaited, shared.spared | shared.left_alive)
+        if shared.exit_code is not None:
+            # How the command has ended stays its result, whatever asks for its end now.
+            for number in child.asking:
+                signal.signal(number, lambda _number, _frame: None)
         signal.pthread_sigmask(signal.SIG_SETMASK, child.mask)
         if not (hash_seed := shared.read("hash")):
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from itertools import product
 from pathlib import Path
 
@@ -205,6 +206,23 @@ def step""",
     assert done.returncode == 0, done.stderr
     assert "in step" in (folder / "stacks").read_text()
     assert _content(folder) == unbroken
+
+
+@pytest.mark.parametrize("attempt", thinned(range(10), 2))
+def test_a_signal_as_the_process_ends_does_not_change_the_result(attempt, tmp_path):
+    folder = _folder(tmp_path / "job", "never")
+    command = [*JOBRUN, "run", "ends.yaml", "--quiet"]
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    records = folder / "runs" / "ends"
+    wait_until(
+        lambda: any('"finished"' in path.read_text() for path in records.glob("2*/run.json"))
+    )
+    time.sleep(0.004 * attempt)
+    process.send_signal(signal.SIGTERM)
+
+    assert (process.communicate()[1], process.returncode) == ("", 0)
 
 
 @pytest.mark.parametrize("manner", ["option", "variable"])
