@@ -10,7 +10,6 @@ Loads numpy only when the meter is asked for: before, the number of BLAS threads
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,8 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from jobrun.core.events import CheckpointCommitted, Event, GroupEnded, RunStarted, UsageMeasured
-from jobrun.core.files.disk import disk_faults, write_file
+from jobrun.core.files.disk import disk_faults
+from jobrun.core.files.json_files import write_json
 from jobrun.core.time_use import TimeUse
 from jobrun.graph.expressions import Binary, Call, Compare, Const, Draw, Expr, Name, Unary
 from jobrun.graph.query import walk
@@ -112,7 +112,7 @@ class Profiler(Struct):
             number = len(list(folder.glob("table-*.json"))) + 1
             files = folder / f"table-{number}.json", folder / f"trace-{number}.json"
             for path, document in zip(files, (as_document(table, self.times), trace), strict=True):
-                write_file(path, json.dumps(document).encode() + b"\n")
+                write_json(path, document)
         return files
 
     def _note(self, name: str, now: float, seconds: float) -> None:

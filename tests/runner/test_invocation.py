@@ -329,14 +329,14 @@ def test_row_44_a_disk_that_fails_to_sync_loses_nothing_that_was_promised(
 
 
 def test_failure_to_record_the_end_is_raised(walk, monkeypatch):
-    write = record.write_file
+    write = record.write_json
 
-    def refuse(path, data, **options):
-        if b'"finished"' in data:
+    def refuse(path, content, **options):
+        if content["status"] == "finished":
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        write(path, data, **options)
+        write(path, content, **options)
 
-    monkeypatch.setattr(record, "write_file", refuse)
+    monkeypatch.setattr(record, "write_json", refuse)
     with pytest.raises(EnvironmentFaultError, match=r"write run\.json"):
         walk.start()
     monkeypatch.undo()

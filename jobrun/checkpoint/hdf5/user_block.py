@@ -19,7 +19,6 @@ from typing import Any
 from msgspec import Struct
 
 from jobrun.core.errors import CheckpointError
-from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.json_files import build_encoder
 from jobrun.core.text.patterns import lazy_pattern
 
@@ -83,8 +82,6 @@ class Header(Struct, frozen=True):
     format: int = FORMAT
 
 
-# Writers call it by this name.
-sha256 = digest_bytes
 _encode = build_encoder(sort_keys=True)
 _HEADER, _PARTS = attrgetter(*Header.__struct_fields__), attrgetter(*Parts.__struct_fields__)
 

@@ -23,6 +23,7 @@ from jobrun.checkpoint.hdf5.digest_blocks import DIGEST_BYTES, block_span, diges
 from jobrun.checkpoint.hdf5.index_parser import StructureError, parse_tail, require_parts
 from jobrun.checkpoint.hdf5.user_block import Parts
 from jobrun.core.errors import CheckpointError
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.disk import create_file
 from jobrun.core.files.file_lock import try_lock
 from jobrun.core.system_calls import advise_needed
@@ -124,7 +125,7 @@ def known_digests(descriptor: int, layout: str, parts: Parts, turn: int) -> list
         if os.fstat(descriptor).st_size != size:
             return []
         data = os.pread(descriptor, size - parts.tail, parts.tail)
-        if userblock.sha256(data) != header.digest:
+        if digest_bytes(data) != header.digest:
             return []
         known = parse_tail(data, header, require_parts(header)).digests
     except (CheckpointError, StructureError, OSError):

@@ -39,6 +39,7 @@ from jobrun.checkpoint.write.reusable_file import (
     share_blocks,
 )
 from jobrun.core.failpoints import reach
+from jobrun.core.files.digest import digest_bytes
 from jobrun.core.files.disk import create_file, disk_faults, sync_file
 from jobrun.core.files.file_lock import close_locked
 from jobrun.graph.checkpoint_policy import Rules
@@ -179,7 +180,7 @@ class NodeWriter:
             node=self._node,
             name=name,
             size_bytes=written.size_bytes,
-            digest=userblock.sha256(written.block),
+            digest=digest_bytes(written.block),
             seconds=time.perf_counter() - started,
             sync_seconds=written.sync_s,
             written_bytes=written.handed_bytes,
@@ -299,7 +300,7 @@ class NodeWriter:
             epoch=save.epoch,
             run_id=save.run_id,
             length=filled.end - userblock.SIZE,
-            digest=userblock.sha256(filled.tail),
+            digest=digest_bytes(filled.tail),
             layout=save.program.layout.digest,
             parts=filled.parts,
             types=save.program.types,

@@ -35,6 +35,7 @@ from jobrun.core.files.disk import (
     sync_file,
     unshare,
     write_all,
+    write_file,
 )
 from jobrun.core.text.big_integers import parse_hex
 
@@ -64,6 +65,17 @@ def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Any
         ValueError: It is too long, too deep, or no JSON.
     """
     return parse_json(read_regular(path, most_bytes))
+
+
+def write_json(
+    path: Path, content: Any, *, indent: int | None = None, private: bool = False
+) -> None:
+    """Write a value as a JSON file, which replaces an older one atomically and durably.
+
+    Raises:
+        OSError: The system refuses; what was there is unchanged.
+    """
+    write_file(path, json.dumps(content, indent=indent).encode() + b"\n", private=private)
 
 
 def build_encoder(

@@ -8,7 +8,6 @@ refused when the data differ. Every byte of a pinned file is read at each start.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +16,8 @@ from msgspec import Struct, to_builtins
 
 from jobrun.core.errors import DriftError, EnvironmentFaultError, Fault
 from jobrun.core.files.digest import PREFIX
-from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.files.json_files import build, read_json
+from jobrun.core.files.disk import disk_faults
+from jobrun.core.files.json_files import build, read_json, write_json
 from jobrun.graph.query import iter_steps
 from jobrun.graph.steps import Load, Save
 from jobrun.graph.types import Job
@@ -98,7 +97,7 @@ def write_lock(path: Path, pins: Mapping[str, Pin]) -> None:
     """
     content = {"format": _FORMAT, "files": {name: to_builtins(pin) for name, pin in pins.items()}}
     with disk_faults("E354", f"write {path.name}"):
-        write_file(path, json.dumps(content, indent=2).encode() + b"\n")
+        write_json(path, content, indent=2)
 
 
 class _LockForm(Struct, frozen=True):

@@ -12,7 +12,6 @@ so that nothing that happens to one can lose them.
 from __future__ import annotations
 
 import bisect
-import json
 import os
 import zlib
 from collections.abc import Collection
@@ -22,8 +21,15 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from jobrun.core.errors import CheckpointError, EnvironmentFaultError
-from jobrun.core.files.disk import disk_faults, read_regular, sync_directory, write_file
-from jobrun.core.files.json_files import JournalFile, build, build_encoder, parse_json, read_json
+from jobrun.core.files.disk import disk_faults, read_regular, sync_directory
+from jobrun.core.files.json_files import (
+    JournalFile,
+    build,
+    build_encoder,
+    parse_json,
+    read_json,
+    write_json,
+)
 
 JOURNAL_NAME = "committed.jsonl"
 # The most bytes: enough for some ten million epochs.
@@ -267,7 +273,7 @@ def write_pins(run: Path, pinned: Collection[int]) -> None:
     """
     content = {"format": _PINS_FORMAT, "pinned": sorted(pinned)}
     with disk_faults("E354", f"write {PINS_NAME}"):
-        write_file(run / PINS_NAME, json.dumps(content).encode() + b"\n")
+        write_json(run / PINS_NAME, content)
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import json
 import math
 import operator
 import os
@@ -40,7 +39,7 @@ from jobrun.core.events import (
     TaskLimited,
     UsageMeasured,
 )
-from jobrun.core.files.disk import disk_faults, open_append, replace_file, write_file
+from jobrun.core.files.disk import disk_faults, open_append, replace_file
 from jobrun.core.files.json_files import (
     LineFile,
     build,
@@ -50,6 +49,7 @@ from jobrun.core.files.json_files import (
     read_json,
     read_lines,
     read_tail,
+    write_json,
 )
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.core.text.patterns import lazy_pattern
@@ -110,7 +110,7 @@ def add_loss(run: Path, name: str, lines: int, why: str) -> None:
 
 def _write_losses(run: Path, total: Mapping[str, LostLines]) -> None:
     with contextlib.suppress(OSError):
-        write_file(run / LOST_NAME, json.dumps(to_builtins(_LostForm(total))).encode())
+        write_json(run / LOST_NAME, to_builtins(_LostForm(total)))
 
 
 def describe_losses(lost: Mapping[str, LostLines]) -> tuple[str, ...]:

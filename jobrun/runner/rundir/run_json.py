@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
 import stat
 from collections.abc import Mapping
@@ -15,8 +14,8 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from jobrun.core.errors import CheckpointError
-from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.files.json_files import build, read_json
+from jobrun.core.files.disk import disk_faults
+from jobrun.core.files.json_files import build, read_json, write_json
 from jobrun.core.text.big_integers import integer_hex, is_long
 from jobrun.runner.rundir.journal import JOURNAL_NAME
 
@@ -164,7 +163,7 @@ def write_record(run: Path, record: RunRecord) -> None:
     """
     content = {"format": FORMAT, **asdict(record), "params": params_as_json(record.params)}
     with disk_faults("E354", f"write {RECORD_NAME}"):
-        write_file(run / RECORD_NAME, json.dumps(content, indent=2).encode() + b"\n", private=True)
+        write_json(run / RECORD_NAME, content, indent=2, private=True)
 
 
 def params_as_json(params: Mapping[str, Param]) -> dict[str, Param]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from jobrun.core.errors import UsageError
-from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.files.json_files import read_json
+from jobrun.core.files.disk import disk_faults
+from jobrun.core.files.json_files import read_json, write_json
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.runner.rundir.lock import RunLock
 from jobrun.runner.rundir.run_directories import Run, remove_directory
@@ -42,7 +41,7 @@ def change_tags(run: Path, add: tuple[str, ...], remove: tuple[str, ...]) -> tup
             )
     tags = sorted({*read_tags(run), *add} - set(remove))
     with disk_faults("E354", f"write {TAGS_NAME}"):
-        write_file(run / TAGS_NAME, json.dumps(tags).encode() + b"\n")
+        write_json(run / TAGS_NAME, tags)
     return tuple(tags)
 
 

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from jobrun.compile.pipeline import compile_job
 from jobrun.core.errors import Fault, JobrunError, SpecError, UsageError
-from jobrun.core.files.disk import disk_faults, write_file
-from jobrun.core.files.json_files import build, read_json
+from jobrun.core.files.disk import disk_faults
+from jobrun.core.files.json_files import build, read_json, write_json
 from jobrun.core.text.names import FILE_NAME
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.conditions import StopWithoutImprovement
@@ -273,7 +273,7 @@ def write_request(folder: Path, request: SweepRequest) -> None:
     with disk_faults("E354", f"write {folder / _REQUEST_NAME}"):
         folder.mkdir(parents=True, exist_ok=True)
         content = {"format": _REQUEST_FORMAT, **to_builtins(request)}
-        write_file(folder / _REQUEST_NAME, json.dumps(content, indent=2).encode() + b"\n")
+        write_json(folder / _REQUEST_NAME, content, indent=2)
 
 
 def read_request(folder: Path) -> SweepRequest:
