@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin, SpecError
@@ -16,6 +16,20 @@ class SpecPosition(NamedTuple):
 
     path: str
     origin: Origin
+
+
+class Located(Protocol):
+    """What a fault can be about: a position in a spec, or a part of the graph that has one."""
+
+    @property
+    def path(self) -> str:
+        """The path of the part, such as ``epoch/lloyd``."""
+        ...
+
+    @property
+    def origin(self) -> Origin:
+        """The file, line and column of the part."""
+        ...
 
 
 class Faults:
@@ -33,16 +47,14 @@ class Faults:
         self._lines: dict[str, list[str]] = {}
         self._found: dict[tuple[str, str, Origin | None], Fault] = {}
 
-    def error(
-        self, code: Code, message: str, mend: str, spec_position: SpecPosition, name: str = ""
-    ) -> None:
+    def error(self, code: Code, message: str, mend: str, where: Located, name: str = "") -> None:
         """Add an error to the compilation's faults, at a position or at a name within it."""
-        where = self._find_mention(spec_position.origin, name) if name else spec_position.origin
-        self._add(Fault(code, message, mend, where, spec_position.path))
+        origin = self._find_mention(where.origin, name) if name else where.origin
+        self._add(Fault(code, message, mend, origin, where.path))
 
-    def warn(self, code: Code, message: str, mend: str, spec_position: SpecPosition) -> None:
+    def warn(self, code: Code, message: str, mend: str, where: Located) -> None:
         """Add a warning of a probable mistake to the faults; the job compiles nevertheless."""
-        self._add(Fault(code, message, mend, spec_position.origin, spec_position.path, "warning"))
+        self._add(Fault(code, message, mend, where.origin, where.path, "warning"))
 
     def extend(self, faults: Iterable[Fault]) -> None:
         """Add faults found elsewhere to those that this compilation has collected."""

@@ -11,15 +11,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from jobrun.compile.analysis.reader_positions import (
-    remove_position_setup,
-)
-from jobrun.compile.analysis.state import (
-    remove_state_dir_setup,
-)
+from jobrun.compile.analysis.reader_positions import remove_position_setup
+from jobrun.compile.analysis.state import remove_state_dir_setup
 from jobrun.compile.expressions.calls import check_call, check_draw
 from jobrun.compile.expressions.refusals import find_name_refusal
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults, Located, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.task_order import PositionOfNeed, resolve_needs
@@ -132,12 +128,11 @@ class _Lowering:
             seen.add(node.name)
         for group in self._groups.values():
             for task in group.tasks:
-                spec_position = SpecPosition(task.path, task.origin)
-                check_file_name(task.name, "task", spec_position, faults)
+                check_file_name(task.name, "task", task, faults)
                 check_task(task, self._params, faults)
                 check_settings(task, faults)
                 if task.node not in self._nodes:
-                    self._nodes.note_unknown(task.node, spec_position, faults)
+                    self._nodes.note_unknown(task.node, task, faults)
             self._check_setup_and_reports(group)
         self._check_task_names()
 
@@ -146,7 +141,7 @@ class _Lowering:
         parts: tuple[NodeSetup | NodeReport, ...] = (*group.setup, *group.reports)
         for net in group.remote:
             if net.node not in self._nodes:
-                self._nodes.note_unknown(net.node, SpecPosition(net.path, net.origin), self._faults)
+                self._nodes.note_unknown(net.node, net, self._faults)
             check_remote_reads(net, self._faults)
             check_steps(net.steps, self._params, self._faults)
         for part in parts:
@@ -168,7 +163,6 @@ class _Lowering:
         for name, group in self._groups.items():
             nodes: set[str] = set()
             for task in group.tasks:
-                spec_position = SpecPosition(task.path, task.origin)
                 other_group, other = taken.setdefault(task.name.casefold(), (name, task))
                 if other_group != name or other.name != task.name or task.full_name in nodes:
                     where = f"in '{other_group}'" if other_group != name else "on this node"
@@ -176,7 +170,7 @@ class _Lowering:
                         "E174",
                         f"'{task.name}' is already a task, {where} as '{other.name}'",
                         "give each task of the job a unique name",
-                        spec_position,
+                        task,
                     )
                 elif _common_part(task, other.node) != _common_part(other, other.node):
                     message = (
@@ -184,7 +178,7 @@ class _Lowering:
                         f"'{other.node}'"
                     )
                     mend = "give different tasks different names"
-                    self._faults.error("E197", message, mend, spec_position)
+                    self._faults.error("E197", message, mend, task)
                 nodes.add(task.full_name)
 
     def _draft(self, group: TaskGroup, name: GroupName) -> GroupDraft:
@@ -224,18 +218,13 @@ class _Lowering:
                     message = (
                         f"'rebuild' is only for tasks of init, but this one is in '{group.name}'"
                     )
-                    self._faults.error(
-                        "E164",
-                        message,
-                        "remove it, or move the task to init",
-                        SpecPosition(task.path, task.origin),
-                    )
+                    self._faults.error("E164", message, "remove it, or move the task to init", task)
         for task in self._groups["init"].tasks:
             for need in task.needs if task.rebuild else ():
                 if rebuilt.get(need) is False:
                     message = f"'{task.name}' runs again on resume, but '{need}' does not"
                     mend = f"give '{need}' rebuild=True too, or remove the need"
-                    self._faults.error("E140", message, mend, SpecPosition(task.path, task.origin))
+                    self._faults.error("E140", message, mend, task)
 
     def _policy(self) -> CheckpointPolicy:
         policy = self._job.checkpoint
@@ -362,24 +351,22 @@ def _position_of(task: TaskDraft) -> PositionOfNeed:
     return lambda _index: task.spec_position
 
 
-def check_file_name(name: str, noun: str, spec_position: SpecPosition, faults: Faults) -> None:
+def check_file_name(name: str, noun: str, where: Located, faults: Faults) -> None:
     """Validate the name of a job, a node or a task that was built in Python."""
     if not FILE_NAME.fullmatch(name):
         faults.error(
             "E196",
             f"'{name}' is not a valid name of a {noun}: it becomes part of file names",
             "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-'",
-            spec_position,
+            where,
         )
 
 
 def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
     """Validate a task built in Python: its instances, reports, set-up, steps and outputs."""
-    spec_position = SpecPosition(task.path, task.origin)
     if task.instances < 1:
-        faults.error(
-            "E198", f"invalid number of instances: {task.instances}", "use 1 or more", spec_position
-        )
+        message = f"invalid number of instances: {task.instances}"
+        faults.error("E198", message, "use 1 or more", task)
     for report in task.reports:
         check_report(report, SpecPosition(report.path, task.origin), params, faults)
     for nets in (*task.setup, *task.instance_setup):
@@ -417,12 +404,11 @@ def check_stop(condition: StopCondition, path: str, faults: Faults) -> None:
 def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: Faults) -> None:
     """Validate steps built in Python: they use only known functions and valid blob names."""
     for step in walk(steps):
-        spec_position = SpecPosition(step.path, step.origin)
-        _check_words(expressions(step), spec_position, faults)
+        _check_words(expressions(step), step, faults)
         folders: tuple[str, ...] = ()
         if isinstance(step, RunProgram) and step.state_dir:
             folders = step.folders
-            check_file_name(step.state_dir, "state_dir", spec_position, faults)
+            check_file_name(step.state_dir, "state_dir", step, faults)
         for name in FINDER.of_step(step).binds:
             if name in folders:
                 continue
@@ -430,66 +416,65 @@ def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: F
             plain_name = name.rpartition(":")[2]
             refused = find_name_refusal(plain_name, params)
             if refused is not None:
-                faults.error(refused.code, refused.message, refused.mend, spec_position)
+                faults.error(refused.code, refused.message, refused.mend, step)
             elif not BLOB_NAME.fullmatch(plain_name):
                 faults.error(
                     "E151",
                     f"'{plain_name}' is not a valid name of a blob",
                     "use letters, digits and '_', not starting with a digit",
-                    spec_position,
+                    step,
                 )
 
 
-def _check_words(exprs: Iterable[Expr], spec_position: SpecPosition, faults: Faults) -> None:
+def _check_words(exprs: Iterable[Expr], where: Located, faults: Faults) -> None:
     for expr in exprs:
         for part in walk_expr(expr):
             if isinstance(part, Call | Draw):
-                _check_call(part, spec_position, faults)
+                _check_call(part, where, faults)
             elif isinstance(part, Builtin) and part.name not in BUILTINS:
-                _note_unknown("word", part.name, BUILTINS, spec_position, faults)
+                _note_unknown("word", part.name, BUILTINS, where, faults)
             elif isinstance(part, Dtype) and part.name not in DTYPES:
-                _note_unknown("dtype", part.name, DTYPES, spec_position, faults)
+                _note_unknown("dtype", part.name, DTYPES, where, faults)
 
 
-def _check_call(call: Call | Draw, spec_position: SpecPosition, faults: Faults) -> None:
+def _check_call(call: Call | Draw, where: Located, faults: Faults) -> None:
     """Validate a call in a job built in Python: function and arguments."""
     if isinstance(call, Draw):
         draw = DRAWS.get(call.method)
         if draw is None:
-            _note_unknown("method of rng", call.method, DRAWS, spec_position, faults)
+            _note_unknown("method of rng", call.method, DRAWS, where, faults)
             return
         problems = check_draw(call, draw)[1]
     else:
         operator = find_operator(call.function)
         if operator is None:
-            _note_unknown("function", call.function, OPERATORS, spec_position, faults)
+            _note_unknown("function", call.function, OPERATORS, where, faults)
             return
         problems = check_call(call, operator)[1]
     for problem in problems:
-        faults.error(problem.code, problem.message, problem.mend, spec_position)
+        faults.error(problem.code, problem.message, problem.mend, where)
 
 
 def _note_unknown(
-    noun: str, word: str, known: Iterable[str], spec_position: SpecPosition, faults: Faults
+    noun: str, word: str, known: Iterable[str], where: Located, faults: Faults
 ) -> None:
-    faults.error("E199", f"unknown {noun} '{word}'", did_you_mean(word, known), spec_position)
+    faults.error("E199", f"unknown {noun} '{word}'", did_you_mean(word, known), where)
 
 
 def check_settings(task: Task, faults: Faults) -> None:
     """Validate the time limit and the retry of a task built in Python."""
-    spec_position = SpecPosition(task.path, task.origin)
     if not 0 <= task.timeout_s < math.inf:
         message = f"invalid time limit of {task.timeout_s:g} s"
-        faults.error("E123", message, "use a number of seconds, or 0 for none", spec_position)
+        faults.error("E123", message, "use a number of seconds, or 0 for none", task)
     if task.retry is not None and not (
         task.retry.most >= 1 and 0 <= task.retry.backoff_s < math.inf
     ):
         message = f"invalid retry: {task.retry.most} times after {task.retry.backoff_s:g} s"
-        faults.error("E123", message, "use Retry(1), or None for no retry", spec_position)
+        faults.error("E123", message, "use Retry(1), or None for no retry", task)
     if task.retry is not None and task.on_error == "warn":
         faults.error(
             "E124",
             "'retry' has no effect with 'on_error: warn', which never fails the group",
             "remove one of the two",
-            spec_position,
+            task,
         )

@@ -321,7 +321,7 @@ def warn_of_idle_epochs(groups: Groups, stop: Sequence[StopCondition], faults: F
         f"the data of '{reader.name}' may end before the last epoch; epochs without a record "
         f"follow, which run setups and reports only",
         f"add {{data_finished: {reader.name}}} to 'stop' to end the job there",
-        SpecPosition(reader.path, reader.origin),
+        reader,
     )
 
 
@@ -329,7 +329,6 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
     """Check that stop conditions end the job: by its readers, its epochs or its time."""
     if not stop or any(isinstance(condition, _BOUNDS) for condition in stop):
         return
-    mend = _ENDLESS_MEND
     named = {
         part
         for condition in stop
@@ -338,27 +337,15 @@ def check_readers_end(groups: Groups, stop: Sequence[StopCondition], faults: Fau
     }
     for top, task in walk_readers({"epoch": groups["epoch"]}):
         for reader in readers_in(top):
-            spec_position = SpecPosition(reader.path, reader.origin)
+            endless = isinstance(reader.source, CounterSource) and reader.source.stop is None
             if reader.limit == 0:
-                faults.error(
-                    "E512",
-                    f"reader '{reader.name}' has limit: 0, so no epoch reads a record, "
-                    f"and there is no other stop condition",
-                    f"use a limit of 1 or more; or {mend}",
-                    spec_position,
-                )
-            elif (
-                isinstance(reader.source, CounterSource)
-                and reader.source.stop is None
-                and any(has_finished(node, reader) in named for node in task.nodes)
-            ):
-                faults.error(
-                    "E512",
-                    f"reader '{reader.name}' has no stop, so its data are never finished, and "
-                    f"there is no other stop condition",
-                    f"add a stop to the counter; or {mend}",
-                    spec_position,
-                )
+                why, change = "limit: 0, so no epoch reads a record", "use a limit of 1 or more"
+            elif endless and any(has_finished(node, reader) in named for node in task.nodes):
+                why, change = "no stop, so its data are never finished", "add a stop to the counter"
+            else:
+                continue
+            message = f"reader '{reader.name}' has {why}, and there is no other stop condition"
+            faults.error("E512", message, f"{change}; or {_ENDLESS_MEND}", reader)
 
 
 def check_conditions_change(

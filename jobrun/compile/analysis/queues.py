@@ -61,7 +61,7 @@ def check_queues(
                 f"no task writes to queue '{queue.name}' or reads from it",
                 f"write to it with write: {{{queue.name}: [x]}} and read it with read: "
                 f"{queue.name}, or remove it",
-                SpecPosition(queue.path, queue.origin),
+                queue,
             )
     for name, group in groups.items():
         elsewhere = {

@@ -206,7 +206,7 @@ def check_layouts(
         if layout.name not in names:
             mend = did_you_mean(layout.name, names) if names else "make it in init, or remove it"
             message = f"'{layout.name}' is not state: no task of init makes it, or it is not saved"
-            faults.error("E044", message, mend, SpecPosition(layout.path, layout.origin))
+            faults.error("E044", message, mend, layout)
 
 
 def check_types(job: Job, faults: Faults) -> Types:
@@ -224,7 +224,7 @@ def check_types(job: Job, faults: Faults) -> Types:
                 "E045",
                 f"'{layout.name}' on node '{flat[0]}' is a scalar, which has no rows",
                 "declare it replicated if all nodes have the same value, or keep it in an array",
-                SpecPosition(layout.path, layout.origin),
+                layout,
             )
     faults.extend(types.faults)
     return types

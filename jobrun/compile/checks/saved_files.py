@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.expression_text import render_text
 from jobrun.graph.expressions import Builtin
@@ -24,7 +24,6 @@ def warn_of_replaced_files(groups: Mapping[GroupName, GroupDraft], faults: Fault
     seen: dict[str, tuple[str, GroupName, str, frozenset[str]]] = {}
     for group in groups.values():
         for task, step in _walk_saves(group):
-            spec_position = SpecPosition(step.path, step.origin)
             for path, members in _members(step).items():
                 other = seen.setdefault(path, (step.path, group.name, task.name, members))
                 at_once = other[1:3] != (group.name, task.name) and other[1] == group.name
@@ -33,14 +32,12 @@ def warn_of_replaced_files(groups: Mapping[GroupName, GroupDraft], faults: Fault
                         "W145",
                         f"{path} is saved at {other[0]} too, and each save replaces the whole file",
                         "save all members of a file in one step, or use files of their own",
-                        spec_position,
+                        step,
                     )
-            _warn_of_copies(task, step, spec_position, faults)
+            _warn_of_copies(task, step, faults)
 
 
-def _warn_of_copies(
-    task: TaskDraft, step: Save, spec_position: SpecPosition, faults: Faults
-) -> None:
+def _warn_of_copies(task: TaskDraft, step: Save, faults: Faults) -> None:
     """Warn of a file to which all nodes, or all instances, of a task save."""
     for file in step.files:
         varying = {part.name for part in file.path.parts if isinstance(part, Builtin)}
@@ -55,7 +52,7 @@ def _warn_of_copies(
                     f"{count} {noun} save {render_text(file.path)}, and each save replaces the "
                     f"whole file",
                     f"write ${{{word}}} in the path",
-                    spec_position,
+                    step,
                 )
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from jobrun.compile.analysis.missing_blobs import MissingBlobs
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.analysis.state import KeptNames
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults, Located, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FAILED, FlowAnalysis, FlowProblem, Status
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft, TaskFlow
 from jobrun.graph.readers import BlobSource, ReadRecords
@@ -168,14 +168,14 @@ class VisibilityCheck(Struct, dict=True):
             scope = self.view.shared_scope(name)
             if scope is None or name in self.owned.constants:
                 continue
-            where = task.records.read_at
+            where: Located = task.records.read_at
             source, mend = "", f"assign '{name}' to a blob of another name, and send that"
             if isinstance(read, ReadRecords):
                 reader = read.reader
                 key = "blobs" if isinstance(reader.source, BlobSource) else "fields"
                 source = f" of reader '{reader.name}'"
                 mend = f"rename the field, for example {key}: {{{name}_row: …}}"
-                where = SpecPosition(reader.path, reader.origin)
+                where = reader
             elif read is not None:
                 source = f" from queue '{read.queue.name}'"
             # A race on the same name would be a second fault with the same cause.
@@ -264,7 +264,7 @@ def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
                 f"task '{task.name}' has 'on_error: warn', so its output "
                 f"'{task.outputs[0].name}' may not exist",
                 "remove the outputs, or 'on_error'",
-                SpecPosition(task.path, task.spec_position.origin),
+                task.spec_position,
             )
         for need in task.needs:
             if need in tolerant:
@@ -273,7 +273,7 @@ def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
                     f"task '{task.name}' needs '{need}', which has 'on_error: warn' and "
                     "may have failed",
                     f"remove the need, or 'on_error' of '{need}'",
-                    SpecPosition(task.path, task.spec_position.origin),
+                    task.spec_position,
                 )
 
 

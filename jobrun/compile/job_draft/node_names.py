@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults, Located
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.types import Cluster
 
@@ -40,27 +40,23 @@ class NodeNames:
             self._found[text] = self._find(text)
         return self._found[text]
 
-    def note_unknown(self, text: str | None, spec_position: SpecPosition, faults: Faults) -> None:
+    def note_unknown(self, text: str | None, where: Located, faults: Faults) -> None:
         """Add the fault that no node matches a name, or a pattern such as ``worker-*``."""
         if text is None:
             shown = ", ".join(list(self._families)[:8])
             mend = f"write 'node: NAME', a counted name, or a pattern; the nodes are: {shown}"
-            faults.error(
-                "E141", "there are several nodes, so a node is required", mend, spec_position
-            )
+            faults.error("E141", "there are several nodes, so a node is required", mend, where)
             return
         message = f"unknown node '{text}'"
         if _is_pattern(text):
             message = f"pattern '{text}' matches no node"
-        faults.error(
-            "E142", message, did_you_mean(text, [*self._families, *self._all]), spec_position
-        )
+        faults.error("E142", message, did_you_mean(text, [*self._families, *self._all]), where)
 
-    def resolve(self, text: str, spec_position: SpecPosition, faults: Faults) -> tuple[str, ...]:
+    def resolve(self, text: str, where: Located, faults: Faults) -> tuple[str, ...]:
         """Resolve a node name or a pattern such as ``worker-*``; refuse an unknown one."""
         nodes = self.find(text)
         if not nodes:
-            self.note_unknown(text, spec_position, faults)
+            self.note_unknown(text, where, faults)
         return nodes
 
     def _find(self, text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults, Located, SpecPosition
 from jobrun.compile.types.arithmetic import (
     infer_binary,
     infer_comparison,
@@ -421,14 +421,14 @@ class TypeFaults(Struct):
         )
 
     def add(
-        self, error: MisfitError, before: str, spec_position: SpecPosition, *, perhaps: bool = False
+        self, error: MisfitError, before: str, where: Located, *, perhaps: bool = False
     ) -> None:
         """Add the fault of an expression whose type does not fit, found in a step."""
         message = f"{before}{error.message}"
         if self.doubt or perhaps:
-            self.faults.warn("W138", f"{message}, if this is reached", error.mend, spec_position)
+            self.faults.warn("W138", f"{message}, if this is reached", error.mend, where)
         else:
-            self.faults.error(error.code, message, error.mend, spec_position)
+            self.faults.error(error.code, message, error.mend, where)
 
 
 def render_short(expr: Expr) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct, field
 
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults
 from jobrun.compile.types.arithmetic import require_truth_value
 from jobrun.compile.types.expressions import (
     RuleCache,
@@ -341,7 +341,7 @@ def _check_probe(
             else:
                 _require_scalar(known)
         except MisfitError as error:
-            faults.add(error, f"{subject}: ", SpecPosition(probe.path, probe.origin))
+            faults.add(error, f"{subject}: ", probe)
             # One fault is enough: the same is wrong on all nodes.
             return
 

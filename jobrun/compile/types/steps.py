@@ -15,7 +15,6 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from jobrun.compile.faults import SpecPosition
 from jobrun.compile.types.arithmetic import infer_binary, require_in_place
 from jobrun.compile.types.expressions import (
     ExpressionInference,
@@ -270,7 +269,7 @@ class StepInference:
                 return True
             case Save():
                 for error in find_unsavable(step, self.names):
-                    self._faults.add(error, "", SpecPosition(step.path, step.origin))
+                    self._faults.add(error, "", step)
                 return True
             case Effect():
                 for expr in step.expressions():
@@ -317,7 +316,7 @@ class StepInference:
             )
             mend = "compare it with something, or reduce it with any() or all()"
             error = MisfitError(KINDS, message, mend)
-            self._faults.add(error, "", SpecPosition(step.path, step.origin))
+            self._faults.add(error, "", step)
             return None
         return None if known.value is None else bool(known.value)
 
@@ -349,7 +348,7 @@ class StepInference:
                 f"{known.dtype}"
             )
             error = MisfitError(KINDS, message, "divide with //, or write int(x)")
-            self._faults.add(error, "", SpecPosition(step.path, step.origin))
+            self._faults.add(error, "", step)
             return None
         return None if not isinstance(known.value, int) else known.value > 0
 
@@ -407,7 +406,7 @@ class StepInference:
         if items is not None and len(items) != len(targets):
             message = f"{len(items)} values cannot be assigned to {len(targets)} names"
             error = MisfitError(SHAPES, message, "use one name for each value")
-            self._faults.add(error, "", SpecPosition(op.path, op.origin))
+            self._faults.add(error, "", op)
             items = None
         for target, item_type in zip(targets, items or (UNKNOWN,) * len(targets), strict=True):
             self._assign_target(op, target, item_type)
