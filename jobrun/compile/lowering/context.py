@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobrun.compile.expressions.refusals import find_name_refusal
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults, Located, SpecPosition
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.lowering.queues import QueueTable
+from jobrun.core.errors import Origin
 from jobrun.graph.types import Cluster
 from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
@@ -46,6 +47,20 @@ class NetDef(Struct, frozen=True):
     sound: bool = True
 
 
+class StepPosition(NamedTuple):
+    """The position of a step that is being lowered.
+
+    Attributes:
+        path: Its path in the job, in which nets are expanded.
+        origin: Its file, line and column.
+        at: Its path in the spec, by which the positions of its keys are looked up.
+    """
+
+    path: str
+    origin: Origin
+    at: Path
+
+
 class Context(Struct, frozen=True):
     """The tables of a job that lowering fills and uses, and the collector of its faults."""
 
@@ -60,15 +75,19 @@ class Context(Struct, frozen=True):
         """Return the position of a step being lowered: its path, and its origin in the spec."""
         return SpecPosition(path, self.source.at(spec_path))
 
+    def inside(self, step: StepPosition, *keys: str | int) -> SpecPosition:
+        """Return the position of a value inside a step that is being lowered."""
+        return SpecPosition(step.path, self.source.at((*step.at, *keys)))
+
     def at(self, *spec_path: str | int) -> SpecPosition:
         """Return the position (path, line and column) of a spec's key, for lowering."""
         return SpecPosition(path_text(spec_path), self.source.at(spec_path))
 
-    def check_blob_name(self, name: str, spec_position: SpecPosition) -> None:
+    def check_blob_name(self, name: str, where: Located) -> None:
         """Check while lowering that a blob's name is not a param's, and not reserved."""
         refused = find_name_refusal(name, self.params)
         if refused is not None:
-            self.faults.error(refused.code, refused.message, refused.mend, spec_position)
+            self.faults.error(refused.code, refused.message, refused.mend, where)
 
 
 class Env(Struct, frozen=True):

@@ -16,8 +16,8 @@ from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.repeated_texts import RepeatedTexts
 from jobrun.compile.expressions.source_text import Part, SourceText, split_placeholders
 from jobrun.compile.expressions.translate import UNREADABLE, Params
-from jobrun.compile.faults import SpecPosition
-from jobrun.compile.lowering.context import Context, Env
+from jobrun.compile.faults import Located, SpecPosition
+from jobrun.compile.lowering.context import Context, Env, StepPosition
 from jobrun.core.errors import Fault, Origin, SpecError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import (
@@ -107,9 +107,9 @@ class ExpressionLowering:
         resolved = self._resolve(text, value, SpecPosition(path, origin), env)
         return resolved if isinstance(resolved, Text) else text
 
-    def statement(self, value: str, at: Path, spec_position: SpecPosition, env: Env) -> Op:
+    def statement(self, value: str, step: StepPosition, env: Env) -> Op:
         """Lower a statement's text to an ``Op``: rename blobs of nets, resolve loop indices."""
-        path, origin = spec_position
+        path, origin, at = step
         op = self._statements.get(at) if env.nets else None
         if op is not None:
             op = replace(op, path=path, origin=origin)
@@ -130,19 +130,18 @@ class ExpressionLowering:
 
     def resolve_op(self, op: Op, written: Any, env: Env) -> Op:
         """Rename the blobs, and resolve the loop indices, in a statement's expressions."""
-        spec_position = SpecPosition(op.path, op.origin)
         for name in _bound_names(op):
-            self._context.check_blob_name(name, spec_position)
+            self._context.check_blob_name(name, op)
             if env.indices and name in env.indices:
                 message = f"'{name}' is the loop variable, which is read-only"
-                self._faults.error("E153", message, "use another blob name", spec_position)
+                self._faults.error("E153", message, "use another blob name", op)
         if not _needs_resolving(written, env):
             return op
-        return self._resolve_names(op, spec_position, env)
+        return self._resolve_names(op, env)
 
-    def blob(self, name: str, spec_position: SpecPosition, env: Env) -> str:
+    def blob(self, name: str, where: Located, env: Env) -> str:
         """Lower the name of an assigned blob in an expression: check it, rename it in nets."""
-        self._context.check_blob_name(name, spec_position)
+        self._context.check_blob_name(name, where)
         return self.name(name, env)
 
     def name(self, name: str, env: Env) -> str:
@@ -154,7 +153,7 @@ class ExpressionLowering:
             return expr
         return map_expr(expr, lambda part: self._leaf(part, spec_position, env))
 
-    def _leaf(self, expr: Expr, spec_position: SpecPosition, env: Env) -> Expr:
+    def _leaf(self, expr: Expr, where: Located, env: Env) -> Expr:
         if isinstance(expr, Name):
             loop = env.indices.get(expr.name)
             if loop is not None:
@@ -163,17 +162,13 @@ class ExpressionLowering:
         if isinstance(expr, LoopIndex) and not expr.loop:
             if env.loops:
                 return LoopIndex(env.loops[-1])
-            self._faults.error(
-                "E154",
-                "'iter' is used outside a loop",
-                "use it inside 'loop' or 'while'",
-                spec_position,
-            )
+            mend = "use it inside 'loop' or 'while'"
+            self._faults.error("E154", "'iter' is used outside a loop", mend, where)
         return expr
 
-    def _resolve_names(self, op: Op, spec_position: SpecPosition, env: Env) -> Op:
+    def _resolve_names(self, op: Op, env: Env) -> Op:
         def leaf(expr: Expr) -> Expr:
-            return self._leaf(expr, spec_position, env)
+            return self._leaf(expr, op, env)
 
         def target(old: Target) -> Target:
             if isinstance(old, NameTarget):

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.definite_assignment import FINDER
-from jobrun.compile.lowering.context import Context, Env, NetDef
+from jobrun.compile.lowering.context import Context, Env, NetDef, StepPosition
 from jobrun.compile.lowering.expressions import ExpressionLowering
-from jobrun.core.errors import Origin
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Attribute, Call, Expr, Index, Name
@@ -320,18 +319,16 @@ class NetLowering:
             self._shared[net.name] = frozenset(bound)
         return self._shared[net.name]
 
-    def use(
-        self, spec: models.NetStep, at: Path, spec_position: SpecPosition, origin: Origin, env: Env
-    ) -> Step | None:
+    def use(self, spec: models.NetStep, position: StepPosition, env: Env) -> Step | None:
         """Lower a step that uses a net to the net's steps; return None after a fault."""
         net = self._context.nets.get(spec.net)
         if net is None:
             mend = did_you_mean(spec.net, self._context.nets)
-            where = SpecPosition(spec_position.path, self._context.source.at((*at, "net")))
+            where = self._context.inside(position, "net")
             self._faults.error("E145", f"unknown net '{spec.net}'", mend, where)
             return None
         self._used.add(net.name)
-        if not net.sound or not self._check_interface(spec, net, spec_position):
+        if not net.sound or not self._check_interface(spec, net, position):
             return None
         self._expanded += net.size
         if self._expanded > _MAX_STEPS:
@@ -339,11 +336,11 @@ class NetLowering:
                 "E146",
                 f"the nets expand to more than {_MAX_STEPS:,} steps",
                 "use a loop instead of nested nets",
-                spec_position,
+                position,
             )
             return None
         self._note_use(net, env)
-        return self._inline(spec, net, at, spec_position, origin, env)
+        return self._inline(spec, net, position, env)
 
     def check_all(self) -> None:
         """Check that all nets (named lists of steps) are used, and name valid parameters."""
@@ -423,16 +420,8 @@ class NetLowering:
             for other in self._setup(net, level)[1]:
                 env.used.setdefault(other)
 
-    def _inline(
-        self,
-        spec: models.NetStep,
-        net: NetDef,
-        at: Path,
-        spec_position: SpecPosition,
-        origin: Origin,
-        env: Env,
-    ) -> Step:
-        path = spec_position.path
+    def _inline(self, spec: models.NetStep, net: NetDef, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         if not net.own_names:
             steps = self._steps.steps(
                 net.steps, net.steps_path, f"{path}.{net.name}", env.net(net.name, None)
@@ -449,7 +438,7 @@ class NetLowering:
             if name in parameters.counters and isinstance(value, Name)
         }
         rename = NetRenaming(net.name, path, self._shared_names(net), counters)
-        self._check_received(spec, arguments, parameters, spec_position)
+        self._check_received(spec, arguments, parameters, position)
         before = [
             Assign((NameTarget(rename(name)),), value, path, origin)
             for name, value in arguments.items()
@@ -459,7 +448,7 @@ class NetLowering:
         steps = self._steps.steps(net.steps, net.steps_path, prefix, env.net(net.name, rename))
         after = []
         for name, blob in spec.outputs.items():
-            target = self._read.blob(blob, spec_position, env)
+            target = self._read.blob(blob, position, env)
             if target != rename(name):
                 after.append(Assign((NameTarget(target),), Name(rename(name)), path, origin))
         return UseNet(net.name, _surround(before, steps, after), path, origin)
@@ -487,7 +476,7 @@ class NetLowering:
         spec: models.NetStep,
         arguments: dict[str, Expr],
         parameters: Parameters,
-        spec_position: SpecPosition,
+        position: StepPosition,
     ) -> None:
         """Check that a step that uses a net takes back in ``out`` what the net changes."""
         # A view of a blob would change the blob.
@@ -506,44 +495,37 @@ class NetLowering:
                     f"add '{name}' to the net's 'out', and out: {{{name}: {blob}}} here; or make "
                     "the net a plain list of steps, which uses the blobs of the caller; or "
                     "change a copy",
-                    spec_position,
+                    position,
                 )
 
-    def _check_interface(
-        self, spec: models.NetStep, net: NetDef, spec_position: SpecPosition
-    ) -> bool:
+    def _check_interface(self, spec: models.NetStep, net: NetDef, position: StepPosition) -> bool:
         name = net.name
         if not net.own_names:
             if spec.inputs or spec.outputs:
                 mend = f"write {{net: {name}}}, or declare 'in' and 'out' on the net"
                 message = f"net '{name}' uses the blobs of the caller and takes no 'in' or 'out'"
-                self._faults.error("E147", message, mend, spec_position)
-                return False
-            return True
-        sound = True
-        for passed, declared, noun in (
-            (spec.inputs, net.inputs, "parameter"),
-            (spec.outputs, net.outputs, "result"),
-        ):
-            for parameter in passed:
-                if parameter not in declared:
-                    self._faults.error(
-                        "E147",
-                        f"net '{name}' has no {noun} '{parameter}'",
-                        did_you_mean(parameter, declared),
-                        spec_position,
-                    )
-                    sound = False
-        for parameter in net.inputs:
-            if parameter not in spec.inputs:
-                self._faults.error(
-                    "E147",
-                    f"net '{name}' is missing a value for parameter '{parameter}'",
-                    f"write in: {{{parameter}: …}}",
-                    spec_position,
-                )
-                sound = False
-        return sound
+                self._faults.error("E147", message, mend, position)
+            return not (spec.inputs or spec.outputs)
+        problems = [
+            (f"net '{name}' has no {noun} '{parameter}'", did_you_mean(parameter, declared))
+            for passed, declared, noun in (
+                (spec.inputs, net.inputs, "parameter"),
+                (spec.outputs, net.outputs, "result"),
+            )
+            for parameter in passed
+            if parameter not in declared
+        ]
+        problems += [
+            (
+                f"net '{name}' is missing a value for parameter '{parameter}'",
+                f"write in: {{{parameter}: …}}",
+            )
+            for parameter in net.inputs
+            if parameter not in spec.inputs
+        ]
+        for message, mend in problems:
+            self._faults.error("E147", message, mend, position)
+        return not problems
 
 
 def _surround(

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from jobrun.compile.expressions.calls import require_valid_call
 from jobrun.compile.expressions.translate import UNREADABLE
-from jobrun.compile.faults import Faults, SpecPosition
+from jobrun.compile.faults import Faults
 from jobrun.compile.job_draft.definite_assignment import RepeatedFlow
-from jobrun.compile.lowering.context import Context, Env
+from jobrun.compile.lowering.context import Context, Env, StepPosition
 from jobrun.compile.lowering.expressions import ExpressionLowering
-from jobrun.core.errors import Origin
 from jobrun.core.file_formats import find_misfit
 from jobrun.core.lazy_module import lazy_module
 from jobrun.core.text.names import did_you_mean
@@ -105,7 +104,7 @@ class StepLowering:
         run: list[Op] = []
         origins = self._context.source.items(at, len(specs)) if specs else ()
         for index, (spec, origin) in enumerate(zip(specs, origins, strict=True)):
-            step = self._step(spec, (*at, index), SpecPosition(f"{prefix}[{index}]", origin), env)
+            step = self._step(spec, StepPosition(f"{prefix}[{index}]", origin, (*at, index)), env)
             if isinstance(step, Op):
                 run.append(step)
                 continue
@@ -152,99 +151,84 @@ class StepLowering:
             parts.append(self.steps(steps, (*at, part), block, inner))
         return SetupNets(parts[0], parts[1], path)
 
-    def _step(
-        self, spec: models.Step, at: Path, spec_position: SpecPosition, env: Env
-    ) -> Step | Op | None:
+    def _step(self, spec: models.Step, position: StepPosition, env: Env) -> Step | Op | None:
         if isinstance(spec, str) and spec.strip() != "stop":
             # First, because most steps are statements.
-            return self.read.statement(spec, at, spec_position, env)
-        path, origin = spec_position
+            return self.read.statement(spec, position, env)
         if env.depth > _MAX_DEPTH:
-            self._faults.error(
-                "E144",
-                f"more than {_MAX_DEPTH} levels of nested steps",
-                "move inner steps out",
-                spec_position,
-            )
+            message = f"more than {_MAX_DEPTH} levels of nested steps"
+            self._faults.error("E144", message, "move inner steps out", position)
             return None
         match spec:
             case str():
-                return self._stop(None, None, spec_position, origin, env)
+                return self._stop(None, None, position, env)
             case models.OpStep():
-                return self._effects.operator(spec, at, spec_position, env)
+                return self._effects.operator(spec, position, env)
             case models.NetStep():
-                return self.nets.use(spec, at, spec_position, origin, env)
+                return self.nets.use(spec, position, env)
             case models.EffectStep():
-                return self._effects.step(spec, at, spec_position, env)
+                return self._effects.step(spec, position, env)
             case control_flow.LoopStep():
-                return self._loop(spec, at, spec_position, origin, env)
+                return self._loop(spec, position, env)
             case control_flow.WhileStep():
-                return self._while(spec, at, spec_position, origin, env)
+                return self._while(spec, position, env)
             case control_flow.IfStep():
-                return self._if(spec, at, path, origin, env)
+                return self._if(spec, position, env)
             case control_flow.GuardStep():
-                return self._guard(spec, at, spec_position, origin, env)
+                return self._guard(spec, position, env)
             case control_flow.ParallelStep():
-                return self._parallel(spec, at, path, origin, env)
+                return self._parallel(spec, position, env)
             case control_flow.StopIfStep():
-                condition = self.read.condition(spec.stop_if, (*at, "stop_if"), path, env)
-                return self._stop(spec.block, condition, spec_position, origin, env)
+                at = (*position.at, "stop_if")
+                condition = self.read.condition(spec.stop_if, at, position.path, env)
+                return self._stop(spec.block, condition, position, env)
             case control_flow.StopStep():
-                return self._stop(spec.stop, None, spec_position, origin, env)
+                return self._stop(spec.stop, None, position, env)
             case _:
                 assert_never(spec)
 
-    def _loop(
-        self,
-        spec: control_flow.LoopStep,
-        at: Path,
-        spec_position: SpecPosition,
-        origin: Origin,
-        env: Env,
-    ) -> Step:
-        path = spec_position.path
+    def _loop(self, spec: control_flow.LoopStep, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         count: Expr | None = None
         if spec.loop != "forever":
             count = self.read.expression(spec.loop, (*at, "loop"), path, env)
             if isinstance(count, Const) and type(count.value) not in (int, NoneType):
                 message = f"the count of a loop must be an integer, not {count.value!r}"
-                self._faults.error("E155", message, "use an integer, or 'forever'", spec_position)
-        self._check_name(spec.name, spec_position, env)
-        inner = env.loop(spec.name, path, self._index(spec.index, spec_position, env))
-        body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
-        return Loop(count, body, path, origin)
+                self._faults.error("E155", message, "use an integer, or 'forever'", position)
+        return Loop(count, self._repeated_block(spec, position, env), path, origin)
 
-    def _while(
-        self,
-        spec: control_flow.WhileStep,
-        at: Path,
-        spec_position: SpecPosition,
-        origin: Origin,
-        env: Env,
-    ) -> Step:
-        path = spec_position.path
+    def _while(self, spec: control_flow.WhileStep, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         condition = self.read.condition(spec.condition, (*at, "while"), path, env)
-        self._check_name(spec.name, spec_position, env)
-        inner = env.loop(spec.name, path, self._index(spec.index, spec_position, env))
-        body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
-        return While(condition, body, path, origin)
+        return While(condition, self._repeated_block(spec, position, env), path, origin)
 
-    def _guard(
+    def _repeated_block(
         self,
-        spec: control_flow.GuardStep,
-        at: Path,
-        spec_position: SpecPosition,
-        origin: Origin,
+        spec: control_flow.LoopStep | control_flow.WhileStep,
+        position: StepPosition,
         env: Env,
-    ) -> Step:
-        path = spec_position.path
+    ) -> tuple[Step, ...]:
+        """Lower the steps that a ``loop`` or ``while`` step repeats."""
+        path, _, at = position
+        self._check_name(spec.name, position, env)
+        if spec.index is not None:
+            self._context.check_blob_name(spec.index, position)
+            if spec.index in env.indices:
+                message = f"an outer loop already uses the variable '{spec.index}'"
+                self._faults.error("E157", message, "rename one of the two", position)
+        inner = env.loop(spec.name, path, spec.index)
+        return self.steps(spec.steps, (*at, "steps"), f"{path}.steps", inner)
+
+    def _guard(self, spec: control_flow.GuardStep, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         name = spec.name or spec.guard
-        self._check_name(name, spec_position, env)
-        flag = self.read.blob(spec.guard, spec_position, env)
+        self._check_name(name, position, env)
+        flag = self.read.blob(spec.guard, position, env)
         body = self.steps(spec.steps, (*at, "steps"), f"{path}.steps", env.block(name, path))
         return Guard(flag, body, path, origin)
 
-    def _if(self, spec: control_flow.IfStep, at: Path, path: str, origin: Origin, env: Env) -> Step:
+    def _if(self, spec: control_flow.IfStep, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         inner = env.branch()
         branches = []
         written = [(spec.condition, spec.then, at, path)]
@@ -259,9 +243,8 @@ class StepLowering:
         elifs = tuple(self._context.source.at((*where, "if")) for _, _, where, _ in written[1:])
         return If(tuple(branches), otherwise, path, origin, elifs)
 
-    def _parallel(
-        self, spec: control_flow.ParallelStep, at: Path, path: str, origin: Origin, env: Env
-    ) -> Step:
+    def _parallel(self, spec: control_flow.ParallelStep, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         branches = tuple(
             self.steps(
                 steps, (*at, "parallel", i), f"{path}[{i}].steps", env.block(None, f"{path}[{i}]")
@@ -271,48 +254,22 @@ class StepLowering:
         return Parallel(branches, path, origin)
 
     def _stop(
-        self,
-        name: str | None,
-        condition: Expr | None,
-        spec_position: SpecPosition,
-        origin: Origin,
-        env: Env,
+        self, name: str | None, condition: Expr | None, position: StepPosition, env: Env
     ) -> Step | None:
         target = env.target(name)
-        if target is None and env.is_loose:
-            return None
-        if target is None:
+        if target is not None:
+            return Stop(condition, target, position.path, position.origin)
+        if not env.is_loose:
             known = [block_name for block_name, _ in env.blocks if block_name]
-            self._faults.error(
-                "E156",
-                f"no enclosing block is named '{name}'",
-                did_you_mean(str(name), known),
-                spec_position,
-            )
-            return None
-        return Stop(condition, target, spec_position.path, origin)
+            message = f"no enclosing block is named '{name}'"
+            self._faults.error("E156", message, did_you_mean(str(name), known), position)
+        return None
 
-    def _index(self, index: str | None, spec_position: SpecPosition, env: Env) -> str | None:
-        if index is not None:
-            self._context.check_blob_name(index, spec_position)
-            if index in env.indices:
-                self._faults.error(
-                    "E157",
-                    f"an outer loop already uses the variable '{index}'",
-                    "rename one of the two",
-                    spec_position,
-                )
-        return index
-
-    def _check_name(self, name: str | None, spec_position: SpecPosition, env: Env) -> None:
+    def _check_name(self, name: str | None, position: StepPosition, env: Env) -> None:
         taken = [block_name for block_name, _ in env.blocks]
         if name is not None and (name in taken or name == "task"):
-            self._faults.error(
-                "E157",
-                f"an enclosing block is already named '{name}'",
-                "rename one of the two",
-                spec_position,
-            )
+            message = f"an enclosing block is already named '{name}'"
+            self._faults.error("E157", message, "rename one of the two", position)
 
 
 def _net(run: list[Op]) -> Net:
@@ -329,27 +286,23 @@ class EffectLowering:
         # Valid calls, by the kinds of their arguments.
         self._valid: set[tuple[object, ...]] = set()
 
-    def step(
-        self, spec: models.EffectStep, at: Path, spec_position: SpecPosition, env: Env
-    ) -> Step:
+    def step(self, spec: models.EffectStep, position: StepPosition, env: Env) -> Step:
         """Lower an effect, a step without inner steps: ``call``, ``run``, ``load``, …."""
         lower = _LOWERING.get(type(spec).__name__, EffectLowering._declared)
-        return lower(self, spec, at, spec_position, env)
+        return lower(self, spec, position, env)
 
-    def _load(self, spec: models.LoadStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
+    def _load(self, spec: models.LoadStep, position: StepPosition, env: Env) -> Step:
         for blob in spec.load:
-            self._context.check_blob_name(blob, spec_position)
-        files = self._files(spec.load, (*at, "load"), spec_position, env, writes=False)
-        return Load(files, spec_position.path, spec_position.origin)
+            self._context.check_blob_name(blob, position)
+        files = self._files(spec.load, "load", position, env, writes=False)
+        return Load(files, position.path, position.origin)
 
-    def _save(self, spec: models.SaveStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
-        files = self._files(spec.save, (*at, "save"), spec_position, env, writes=True)
-        self._check_distinct(files, (*at, "save"), spec_position)
-        return Save(files, spec_position.path, spec_position.origin)
+    def _save(self, spec: models.SaveStep, position: StepPosition, env: Env) -> Step:
+        files = self._files(spec.save, "save", position, env, writes=True)
+        self._check_distinct(files, position)
+        return Save(files, position.path, position.origin)
 
-    def _check_distinct(
-        self, files: tuple[DataFile, ...], at: Path, spec_position: SpecPosition
-    ) -> None:
+    def _check_distinct(self, files: tuple[DataFile, ...], position: StepPosition) -> None:
         """Refuse a ``save`` step in which two blobs are one member of one file."""
         blobs: dict[str, str] = {}
         for file in files:
@@ -359,13 +312,12 @@ class EffectLowering:
                     "E227",
                     f"'{other}' and '{file.blob}' are both to be saved to {file.location_text()}",
                     "give each a file, or a member, of its own",
-                    SpecPosition(spec_position.path, self._context.source.at((*at, file.blob))),
+                    self._context.inside(position, "save", file.blob),
                 )
 
-    def _declared(
-        self, spec: models.EffectStep, at: Path, spec_position: SpecPosition, env: Env
-    ) -> Step:
+    def _declared(self, spec: models.EffectStep, position: StepPosition, env: Env) -> Step:
         """Lower a step such as ``log`` by the keys that its effect class declares."""
+        path, origin, at = position
         kind: Any = models.DECLARED_MODELS[type(spec)]
         arguments: dict[str, Any] = {
             name: str(getattr(spec, other)) for name, other in kind.sources.items()
@@ -374,23 +326,21 @@ class EffectLowering:
             value, where = getattr(spec, name), (*at, key.name)
             match key.kind:
                 case "text":
-                    arguments[name] = self._read.text(
-                        value, where, spec_position.path, env, holes=True
-                    )
+                    arguments[name] = self._read.text(value, where, path, env, holes=True)
                 case "condition":
-                    arguments[name] = self._read.condition(value, where, spec_position.path, env)
+                    arguments[name] = self._read.condition(value, where, path, env)
                 case "numbers":
-                    arguments[name] = self._values(value, where, spec_position.path, env)
+                    arguments[name] = self._values(value, where, path, env)
                 case "duration":
                     arguments[name] = value
                 case _:
                     assert_never(key.kind)
-        step: Step = kind(**arguments, path=spec_position.path, origin=spec_position.origin)
+        step: Step = kind(**arguments, path=path, origin=origin)
         return step
 
-    def operator(self, spec: models.OpStep, at: Path, spec_position: SpecPosition, env: Env) -> Op:
+    def operator(self, spec: models.OpStep, position: StepPosition, env: Env) -> Op:
         """Lower an operator step in its long form, ``{op: …}``, to an ``Op``."""
-        path, origin = spec_position
+        path, origin, at = position
         outputs = _as_tuple(spec.out)
         read = self._read.expression
         args = tuple(
@@ -403,29 +353,28 @@ class EffectLowering:
             ]
         )
         for name in outputs:
-            self._context.check_blob_name(name, spec_position)
+            self._context.check_blob_name(name, position)
         targets = tuple(NameTarget(self._read.name(name, env)) for name in outputs)
         definition = find_operator(spec.op)
         value: Expr = UNREADABLE
         if definition is None:
-            where = SpecPosition(path, self._context.source.at((*at, "op")))
-            self._faults.error(
-                "E158", f"unknown operator '{spec.op}'", did_you_mean(spec.op, OPERATORS), where
-            )
-        elif self._check_outputs(definition, outputs, spec_position):
+            mend = did_you_mean(spec.op, OPERATORS)
+            where = self._context.inside(position, "op")
+            self._faults.error("E158", f"unknown operator '{spec.op}'", mend, where)
+        elif self._check_outputs(definition, outputs, position):
             arguments = (*args, *[argument for _, argument in kwargs])
             if not any(map(partial(is_, UNREADABLE), arguments)):
-                value = self._checked(Call(spec.op, args, kwargs), definition, spec_position)
+                value = self._checked(Call(spec.op, args, kwargs), definition, position)
         return Assign(targets, value, path, origin) if targets else Perform(value, path, origin)
 
-    def _checked(self, call: Call, definition: OpDef, spec_position: SpecPosition) -> Expr:
+    def _checked(self, call: Call, definition: OpDef, position: StepPosition) -> Expr:
         """Check the arguments of a lowered operator step, once for all with equal kinds."""
         key = _kinds_of_arguments(call)
         if key in self._valid:
             return call
         value: Expr = UNREADABLE
         with self._faults.collecting():
-            value = require_valid_call(call, definition, spec_position.origin, spec_position.path)
+            value = require_valid_call(call, definition, position.origin, position.path)
         if key is not None and value is call:
             self._valid.add(key)
         return value
@@ -435,42 +384,34 @@ class EffectLowering:
             return Const(None)
         return self._read.expression(_frozen(value), at, path, env)
 
-    def _check_outputs(
-        self, op: OpDef, outputs: tuple[str, ...], spec_position: SpecPosition
-    ) -> bool:
+    def _check_outputs(self, op: OpDef, outputs: tuple[str, ...], position: StepPosition) -> bool:
         if not outputs and not op.mutates:
-            self._faults.error(
-                "E159",
-                f"the result of '{op.name}' is lost",
-                "assign it to a blob: out: NAME",
-                spec_position,
-            )
+            message = f"the result of '{op.name}' is lost"
+            self._faults.error("E159", message, "assign it to a blob: out: NAME", position)
             return False
         if outputs and op.results not in (MANY, len(outputs)):
             results = {0: "no result", 1: "1 result"}.get(op.results, f"{op.results} results")
             message = f"'{op.name}' has {results}, but 'out' names {len(outputs)}"
-            self._faults.error("E159", message, f"name {op.results} in 'out'", spec_position)
+            self._faults.error("E159", message, f"name {op.results} in 'out'", position)
             return False
         return True
 
-    def _call(self, spec: models.CallStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
-        path = spec_position.path
+    def _call(self, spec: models.CallStep, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         arguments = dict(self._values(spec.arguments, (*at, "with"), path, env))
         writable = []
         for blob in spec.inout:
-            here = self._read.blob(blob, spec_position, env)
+            here = self._read.blob(blob, position, env)
             names = [name for name, value in arguments.items() if value == Name(here)]
             if not names and blob in arguments:
                 message = f"'{blob}' is in 'inout', so its value in 'with' must be a blob"
-                self._faults.error(
-                    "E160", message, f"write with: {{{blob}: {blob}}}", spec_position
-                )
+                self._faults.error("E160", message, f"write with: {{{blob}: {blob}}}", position)
             elif not names:
                 # Named only in 'inout': passed under its own name.
                 arguments[blob] = Name(here)
                 names = [blob]
             writable += names
-        outputs = tuple(self._read.blob(name, spec_position, env) for name in _as_tuple(spec.out))
+        outputs = tuple(self._read.blob(name, position, env) for name in _as_tuple(spec.out))
         return CallPython(
             spec.call,
             tuple(arguments.items()),
@@ -478,17 +419,16 @@ class EffectLowering:
             outputs,
             deterministic=spec.deterministic,
             path=path,
-            origin=spec_position.origin,
+            origin=origin,
         )
 
-    def _run(self, spec: models.RunStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
-        path = spec_position.path
+    def _run(self, spec: models.RunStep, position: StepPosition, env: Env) -> Step:
+        path, origin, at = position
         written = (spec.run,) if isinstance(spec.run, str) else spec.run
         shell = isinstance(spec.run, str)
         if not shell and not written:
-            self._faults.error(
-                "E161", "'run' does not name a program", "write [prog, arg, …]", spec_position
-            )
+            message = "'run' does not name a program"
+            self._faults.error("E161", message, "write [prog, arg, …]", position)
         command = tuple(
             self._read.text(
                 part, (*at, "run") if shell else (*at, "run", i), path, env, holes=False
@@ -496,8 +436,8 @@ class EffectLowering:
             for i, part in enumerate(written)
         )
         for blob in spec.out:
-            self._context.check_blob_name(blob, spec_position)
-        results = self._files(spec.out, (*at, "out"), spec_position, env, writes=False)
+            self._context.check_blob_name(blob, position)
+        results = self._files(spec.out, "out", position, env, writes=False)
         name, most_bytes = (
             (spec.state_dir, 0)
             if spec.state_dir is None or isinstance(spec.state_dir, str)
@@ -511,21 +451,19 @@ class EffectLowering:
             tuple((file.blob, file.path, file.member) for file in results),
             deterministic=spec.deterministic,
             path=path,
-            origin=spec_position.origin,
+            origin=origin,
             state_dir=name or "",
             state_dir_most_bytes=most_bytes or 0,
         )
 
-    def _pull(self, spec: models.PullStep, at: Path, spec_position: SpecPosition, env: Env) -> Step:
+    def _pull(self, spec: models.PullStep, position: StepPosition, env: Env) -> Step:
         pulled = []
         for name, declared in spec.pull.items():
-            blob = self._read.blob(name, spec_position, env)
-            where = SpecPosition(
-                spec_position.path, self._context.source.at((*at, "pull", name, "from"))
-            )
+            blob = self._read.blob(name, position, env)
+            where = self._context.inside(position, "pull", name, "from")
             nodes = self._context.nodes.resolve(declared.source, where, self._faults)
             pulled.append(PulledBlob(blob, nodes, declared.blob, declared.reduce))
-        return Pull(tuple(pulled), spec_position.path, spec_position.origin)
+        return Pull(tuple(pulled), position.path, position.origin)
 
     def _values(
         self, values: dict[str, Any], at: Path, path: str, env: Env
@@ -538,29 +476,29 @@ class EffectLowering:
     def _files(
         self,
         files: dict[str, str],
-        at: Path,
-        spec_position: SpecPosition,
+        key: str,
+        position: StepPosition,
         env: Env,
         *,
         writes: bool,
     ) -> tuple[DataFile, ...]:
-        """Lower the files of a step that loads or saves: blob, path and member of each."""
+        """Lower the files at a key of a step that loads or saves: blob, path and member of each."""
         data_files = []
         for blob, written in files.items():
             path, _, member = written.partition("::")
             if "${" in member:
-                where = SpecPosition(spec_position.path, self._context.source.at((*at, blob)))
                 self._faults.error(
                     "E162",
                     "the name of a member cannot contain '${…}'",
                     "put the variable part into the path",
-                    where,
+                    self._context.inside(position, key, blob),
                 )
-            text = self._read.text(path, (*at, blob), spec_position.path, env, holes=False)
+            at = (*position.at, key, blob)
+            text = self._read.text(path, at, position.path, env, holes=False)
             file = DataFile(self._read.name(blob, env), text, member.replace("$$", "$"))
             misfit = find_misfit(render_text(text), file.member, writes=writes)
             if misfit is not None and _has_known_ending(text):
-                where = SpecPosition(spec_position.path, self._context.source.at((*at, blob)))
+                where = self._context.inside(position, key, blob)
                 self._faults.error(misfit.code, misfit.message, misfit.mend, where)
             data_files.append(file)
         return tuple(data_files)
@@ -573,7 +511,7 @@ def _has_known_ending(path: Text) -> bool:
 
 
 # One row for each kind of effect that is not declared, by the name of its model.
-_LOWERING: Mapping[str, Callable[[EffectLowering, Any, Path, SpecPosition, Env], Step]] = {
+_LOWERING: Mapping[str, Callable[[EffectLowering, Any, StepPosition, Env], Step]] = {
     "CallStep": EffectLowering._call,
     "LoadStep": EffectLowering._load,
     "PullStep": EffectLowering._pull,
