@@ -119,12 +119,8 @@ class _Lowering:
             spec_position = SpecPosition(f"nodes.{node.name}", node.origin)
             check_file_name(node.name, "node", spec_position, faults)
             if node.name in seen:
-                faults.error(
-                    "E197",
-                    f"there are two nodes '{node.name}'",
-                    "give each node a unique name",
-                    spec_position,
-                )
+                message = f"there are two nodes '{node.name}'"
+                faults.error("E197", message, "give each node a unique name", spec_position)
             seen.add(node.name)
         for group in self._groups.values():
             for task in group.tasks:
@@ -166,12 +162,9 @@ class _Lowering:
                 other_group, other = taken.setdefault(task.name.casefold(), (name, task))
                 if other_group != name or other.name != task.name or task.full_name in nodes:
                     where = f"in '{other_group}'" if other_group != name else "on this node"
-                    self._faults.error(
-                        "E174",
-                        f"'{task.name}' is already a task, {where} as '{other.name}'",
-                        "give each task of the job a unique name",
-                        task,
-                    )
+                    message = f"'{task.name}' is already a task, {where} as '{other.name}'"
+                    mend = "give each task of the job a unique name"
+                    self._faults.error("E174", message, mend, task)
                 elif _common_part(task, other.node) != _common_part(other, other.node):
                     message = (
                         f"task '{task.name}' on '{task.node}' differs from the one on "
@@ -251,12 +244,9 @@ class _Lowering:
 
     def _stop(self) -> tuple[StopCondition, ...]:
         if not self._job.stop:
-            self._faults.error(
-                "E137",
-                "the job has no 'stop', so it would never end",
-                "use for example stop=(StopAfterEpochs(10),), or (Endless(),)",
-                SpecPosition("stop", NOWHERE),
-            )
+            message = "the job has no 'stop', so it would never end"
+            mend = "use for example stop=(StopAfterEpochs(10),), or (Endless(),)"
+            self._faults.error("E137", message, mend, SpecPosition("stop", NOWHERE))
         conditions = []
         for index, condition in enumerate(self._job.stop):
             path = condition.path or f"stop[{index}]"
@@ -354,12 +344,9 @@ def _position_of(task: TaskDraft) -> PositionOfNeed:
 def check_file_name(name: str, noun: str, where: Located, faults: Faults) -> None:
     """Validate the name of a job, a node or a task that was built in Python."""
     if not FILE_NAME.fullmatch(name):
-        faults.error(
-            "E196",
-            f"'{name}' is not a valid name of a {noun}: it becomes part of file names",
-            "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-'",
-            where,
-        )
+        message = f"'{name}' is not a valid name of a {noun}: it becomes part of file names"
+        mend = "use letters, digits, '_', '.' and '-', at most 64, not starting with '.' or '-'"
+        faults.error("E196", message, mend, where)
 
 
 def check_task(task: Task, params: Mapping[str, object], faults: Faults) -> None:
@@ -418,12 +405,8 @@ def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: F
             if refused is not None:
                 faults.error(refused.code, refused.message, refused.mend, step)
             elif not BLOB_NAME.fullmatch(plain_name):
-                faults.error(
-                    "E151",
-                    f"'{plain_name}' is not a valid name of a blob",
-                    "use letters, digits and '_', not starting with a digit",
-                    step,
-                )
+                mend = "use letters, digits and '_', not starting with a digit"
+                faults.error("E151", f"'{plain_name}' is not a valid name of a blob", mend, step)
 
 
 def _check_words(exprs: Iterable[Expr], where: Located, faults: Faults) -> None:
@@ -472,9 +455,5 @@ def check_settings(task: Task, faults: Faults) -> None:
         message = f"invalid retry: {task.retry.most} times after {task.retry.backoff_s:g} s"
         faults.error("E123", message, "use Retry(1), or None for no retry", task)
     if task.retry is not None and task.on_error == "warn":
-        faults.error(
-            "E124",
-            "'retry' has no effect with 'on_error: warn', which never fails the group",
-            "remove one of the two",
-            task,
-        )
+        message = "'retry' has no effect with 'on_error: warn', which never fails the group"
+        faults.error("E124", message, "remove one of the two", task)

@@ -199,12 +199,8 @@ class PathAssignment:
             if index.loop in enclosing.loops:
                 return index
             if index.loop or not enclosing.loops:
-                self._faults.error(
-                    "E154",
-                    "'iter' is used outside a loop",
-                    "use it inside 'loop' or 'while'",
-                    spec_position,
-                )
+                mend = "use it inside 'loop' or 'while'"
+                self._faults.error("E154", "'iter' is used outside a loop", mend, spec_position)
                 return index
             return LoopIndex(enclosing.loops[-1])
 

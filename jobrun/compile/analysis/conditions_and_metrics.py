@@ -156,34 +156,23 @@ class ProbeResolver:
         """Return whether a condition or metric can be evaluated outside any task."""
         for part in walk_expr(expr):
             if isinstance(part, Draw):
-                self._faults.error(
-                    "E130",
-                    "there is no random stream between epochs",
-                    "draw in a task, and read the blob",
-                    spec_position,
-                )
+                message = "there is no random stream between epochs"
+                mend = "draw in a task, and read the blob"
+                self._faults.error("E130", message, mend, spec_position)
                 return False
             if isinstance(part, LoopIndex) or (
                 isinstance(part, Builtin) and part.name not in _CONSTANTS
             ):
                 name = part.name if isinstance(part, Builtin) else "iter"
-                self._faults.error(
-                    "E131",
-                    f"'{name}' has no value between epochs",
-                    _builtin_mend(name),
-                    spec_position,
-                )
+                message = f"'{name}' has no value between epochs"
+                self._faults.error("E131", message, _builtin_mend(name), spec_position)
                 return False
         # An operator that changes its argument would change the blob of any node.
         access = FINDER.of_expr(map_expr(expr, _without_node))
         changed = [*access.changes, *access.atomic]
         if changed:
-            self._faults.error(
-                "E132",
-                f"a metric or condition cannot change '{changed[0]}'",
-                "change it in a task",
-                spec_position,
-            )
+            message = f"a metric or condition cannot change '{changed[0]}'"
+            self._faults.error("E132", message, "change it in a task", spec_position)
             return False
         return True
 
@@ -251,12 +240,8 @@ class ProbeResolver:
             self._faults.error("E133", message, mend, spec_position)
         else:
             known = [*self._nodes.names[:100], *self._outputs.task_names()]
-            self._faults.error(
-                "E134",
-                f"'{read.task}' is neither a node nor a task",
-                did_you_mean(read.task, known),
-                spec_position,
-            )
+            message = f"'{read.task}' is neither a node nor a task"
+            self._faults.error("E134", message, did_you_mean(read.task, known), spec_position)
         return None
 
     def _note_unknown(self, name: str, known: Any, where: str, spec_position: SpecPosition) -> None:

@@ -75,12 +75,8 @@ class OutputTable:
             )
             return None
         if task.group not in groups:
-            self._faults.error(
-                "E149",
-                f"task '{read.task}' is in '{task.group}', which has not run yet",
-                "read an output of an earlier group",
-                spec_position,
-            )
+            message = f"task '{read.task}' is in '{task.group}', which has not run yet"
+            self._faults.error("E149", message, "read an output of an earlier group", spec_position)
             return None
         if node in task.nodes:
             return replace(read, node=node)
@@ -161,12 +157,9 @@ class OutputTable:
                     spec_position,
                 )
             elif not other.rebuild and self._is_rebuilt(group, node):
-                self._faults.error(
-                    "E149",
-                    f"this runs again on resume, but task '{name}' does not",
-                    f"give '{name}' 'rebuild: true' too, or read it in a later group",
-                    spec_position,
-                )
+                message = f"this runs again on resume, but task '{name}' does not"
+                mend = f"give '{name}' 'rebuild: true' too, or read it in a later group"
+                self._faults.error("E149", message, mend, spec_position)
 
     @staticmethod
     def _is_rebuilt(group: GroupDraft, node: str) -> bool:
@@ -217,12 +210,8 @@ class OutputTable:
             return True
         name = other.name
         if other is reader:
-            self._faults.error(
-                "E149",
-                "a task cannot read its own output, which is taken when it ends",
-                "read the blob itself",
-                spec_position,
-            )
+            message = "a task cannot read its own output, which is taken when it ends"
+            self._faults.error("E149", message, "read the blob itself", spec_position)
             return False
         order = self._groups[reader.group].order
         first, second = self._positions[name], self._positions[reader.name]

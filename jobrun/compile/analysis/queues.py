@@ -356,9 +356,5 @@ class _DeadlockCheck:
         )
 
     def _report_cycle(self, task: TaskDraft) -> None:
-        self._faults.error(
-            "E173",
-            f"task '{task.name}' waits for tasks that wait for it through queues and needs",
-            "remove one of these needs",
-            task.find_needs(),
-        )
+        message = f"task '{task.name}' waits for tasks that wait for it through queues and needs"
+        self._faults.error("E173", message, "remove one of these needs", task.find_needs())

@@ -127,13 +127,11 @@ def _classify(view: NodeView, faults: Faults) -> KeptNames:
             and blob.rebuilt_at is not None
             and blob.written_at is not None
         ):
-            faults.error(
-                "E175",
+            message = (
                 f"'{name}' is made by a 'rebuild' task, at {blob.rebuilt_at.path}, but "
-                f"written by another one, so it is neither a constant nor state",
-                "use another blob name",
-                blob.written_at,
+                f"written by another one, so it is neither a constant nor state"
             )
+            faults.error("E175", message, "use another blob name", blob.written_at)
         if blob.status is not Status.GONE:
             # A name that is both has a fault already; dropping it would cause further faults.
             (constants if blob.written_at is None else state).add(name)
@@ -220,12 +218,9 @@ def check_types(job: Job, faults: Faults) -> Types:
             if layout.layout == "rows" and name == layout.name and known.shape == ()
         ]
         if flat:
-            faults.error(
-                "E045",
-                f"'{layout.name}' on node '{flat[0]}' is a scalar, which has no rows",
-                "declare it replicated if all nodes have the same value, or keep it in an array",
-                layout,
-            )
+            message = f"'{layout.name}' on node '{flat[0]}' is a scalar, which has no rows"
+            mend = "declare it replicated if all nodes have the same value, or keep it in an array"
+            faults.error("E045", message, mend, layout)
     faults.extend(types.faults)
     return types
 
@@ -285,12 +280,9 @@ def check_state_dirs(
     for node, blobs in state_dirs.items():
         if node not in policy.nodes:
             name = next(iter(blobs.values())).state_dir
-            faults.error(
-                "E120",
-                f"'{node}' holds the 'state_dir' {name} of a program, but is not checkpointed",
-                f"add '{node}'",
-                SpecPosition("checkpoint.nodes", saved_at),
-            )
+            message = f"'{node}' holds the 'state_dir' {name} of a program, but is not checkpointed"
+            mend = f"add '{node}'"
+            faults.error("E120", message, mend, SpecPosition("checkpoint.nodes", saved_at))
 
 
 def _build_empty(blob: str, step: RunProgram) -> Assign:

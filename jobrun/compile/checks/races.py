@@ -260,18 +260,13 @@ def _check_race(
 
 def _note_missing(name: str, nodes: list[str], spec_position: SpecPosition, faults: Faults) -> None:
     shown = ", ".join(f"'{node}'" for node in nodes[:3]) + (" …" if len(nodes) > 3 else "")
-    faults.error(
-        "E273",
-        f"the global blob '{name}' may not exist on {shown} when it is pulled",
-        "make it in init, or in a task of a global group that this one needs",
-        spec_position,
-    )
+    message = f"the global blob '{name}' may not exist on {shown} when it is pulled"
+    mend = "make it in init, or in a task of a global group that this one needs"
+    faults.error("E273", message, mend, spec_position)
 
 
 def _note_setup_pull(spec_position: SpecPosition, faults: Faults) -> None:
-    faults.error(
-        "E272",
-        "set-up around all tasks of a node cannot pull: tasks of other nodes do not wait for it",
-        "pull in a task",
-        spec_position,
+    message = (
+        "set-up around all tasks of a node cannot pull: tasks of other nodes do not wait for it"
     )
+    faults.error("E272", message, "pull in a task", spec_position)

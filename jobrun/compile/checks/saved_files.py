@@ -47,13 +47,11 @@ def _warn_of_copies(task: TaskDraft, step: Save, faults: Faults) -> None:
         ):
             if count > 1 and name not in varying:
                 word = name.partition(".")[0]
-                faults.warn(
-                    "W145",
+                message = (
                     f"{count} {noun} save {render_text(file.path)}, and each save replaces the "
-                    f"whole file",
-                    f"write ${{{word}}} in the path",
-                    step,
+                    f"whole file"
                 )
+                faults.warn("W145", message, f"write ${{{word}}} in the path", step)
 
 
 def _walk_saves(group: GroupDraft) -> Iterator[tuple[TaskDraft, Save]]:

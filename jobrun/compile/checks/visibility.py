@@ -181,14 +181,11 @@ class VisibilityCheck(Struct, dict=True):
             # A race on the same name would be a second fault with the same cause.
             overwriting.append(name)
             owner = _OWNERS[scope] if name not in self.owned.state else "state"
-            self.faults.error(
-                "E510",
+            message = (
                 f"each record{source} that task '{task.name}' reads would overwrite "
-                f"'{name}', which is {owner}",
-                mend,
-                where,
-                name,
+                f"'{name}', which is {owner}"
             )
+            self.faults.error("E510", message, mend, where, name)
         return overwriting
 
     def _check_needs(
@@ -211,32 +208,23 @@ class VisibilityCheck(Struct, dict=True):
         # Look up the task's names in the state, which may be far larger.
         constants, state = self.owned.constants, self.owned.state
         for name in sorted(constants.intersection(writes)):
-            self.faults.error(
-                "E175",
-                f"'{name}' is a constant: a 'rebuild' task makes it at every start",
-                "use another blob name, or remove 'rebuild' from the task",
-                writes[name],
-            )
+            message = f"'{name}' is a constant: a 'rebuild' task makes it at every start"
+            mend = "use another blob name, or remove 'rebuild' from the task"
+            self.faults.error("E175", message, mend, writes[name])
         if not deletes:
             return
         for name in sorted(name for name in deletes if name in state and name not in constants):
-            self.faults.error(
-                "E176",
-                f"'{name}' is state, which must exist at the end of every epoch",
-                "remove the 'del'; to free memory, assign a small value",
-                deletes[name],
-            )
+            message = f"'{name}' is state, which must exist at the end of every epoch"
+            mend = "remove the 'del'; to free memory, assign a small value"
+            self.faults.error("E176", message, mend, deletes[name])
         setup_deletes = self.view.setup_uses.deletes
         shared = self.view.group_names
         for name in sorted(
             name for name in deletes if name in shared and name not in setup_deletes
         ):
-            self.faults.error(
-                "E176",
-                f"'{name}' belongs to all tasks of the group on the node",
-                "delete it in the exit of the set-up that makes it",
-                deletes[name],
-            )
+            message = f"'{name}' belongs to all tasks of the group on the node"
+            mend = "delete it in the exit of the set-up that makes it"
+            self.faults.error("E176", message, mend, deletes[name])
 
 
 def check_tolerant_writes(view: NodeView, faults: Faults) -> None:
@@ -259,13 +247,11 @@ def check_tolerant_tasks(group: GroupDraft, faults: Faults) -> None:
     tolerant = {task.name for task in group.tasks if task.on_error == "warn"}
     for task in group.tasks:
         if task.name in tolerant and task.outputs:
-            faults.error(
-                "E122",
+            message = (
                 f"task '{task.name}' has 'on_error: warn', so its output "
-                f"'{task.outputs[0].name}' may not exist",
-                "remove the outputs, or 'on_error'",
-                task.spec_position,
+                f"'{task.outputs[0].name}' may not exist"
             )
+            faults.error("E122", message, "remove the outputs, or 'on_error'", task.spec_position)
         for need in task.needs:
             if need in tolerant:
                 faults.error(
@@ -293,26 +279,15 @@ def note_problems(problems: list[FlowProblem], faults: Faults, *, hogwild: bool)
         name = strip_prefix(problem.name)
         kind, spec_position = problem.kind, problem.spec_position
         if kind == "deleted":
-            faults.error(
-                "E188",
-                f"'{name}' may have been deleted before it is read here",
-                "delete it later, or assign it again before",
-                spec_position,
-            )
+            message = f"'{name}' may have been deleted before it is read here"
+            mend = "delete it later, or assign it again before"
+            faults.error("E188", message, mend, spec_position)
         elif kind == "endless":
-            faults.error(
-                "E189",
-                "this loop never ends: it contains no stop",
-                "add a 'stop_if', or a count",
-                spec_position,
-            )
+            message = "this loop never ends: it contains no stop"
+            faults.error("E189", message, "add a 'stop_if', or a count", spec_position)
         elif kind == "unreachable":
-            faults.warn(
-                "W131",
-                "this step is unreachable: the one before it always leaves",
-                "remove it, or make the stop conditional",
-                spec_position,
-            )
+            message = "this step is unreachable: the one before it always leaves"
+            faults.warn("W131", message, "remove it, or make the stop conditional", spec_position)
         elif not hogwild:
             other = problem.other or spec_position
             faults.error(

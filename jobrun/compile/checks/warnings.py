@@ -113,9 +113,5 @@ def _warn_of_unused_nodes(draft: JobDraft, faults: Faults) -> None:
     for family, members in families.items():
         if used.isdisjoint(node.name for node in members):
             spec_position = SpecPosition(f"nodes.{family}", members[0].origin)
-            faults.warn(
-                "W133",
-                f"no task runs on node '{family}'",
-                f"remove it, or write node: {family} in a task",
-                spec_position,
-            )
+            mend = f"remove it, or write node: {family} in a task"
+            faults.warn("W133", f"no task runs on node '{family}'", mend, spec_position)

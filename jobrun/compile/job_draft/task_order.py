@@ -174,12 +174,9 @@ def _break_cycles(
         shown = " -> ".join(names[task] for task in cycle)
         first, second = cycle[0], cycle[1]
         written, position_of = tasks[names[first]]
-        faults.error(
-            "E173",
-            f"circular dependency: {shown}",
-            "remove one of these needs",
-            position_of(written.index(names[second])),
-        )
+        message = f"circular dependency: {shown}"
+        mend = "remove one of these needs"
+        faults.error("E173", message, mend, position_of(written.index(names[second])))
         needs[first] = tuple(need for need in needs[first] if need != second)
         # All other edges among these tasks are removed too: one fault per group of cycles.
         for task in cycle:

@@ -75,12 +75,8 @@ def _keep_every(keep: KeepSpec | None, context: Context) -> int:
         return 0
     if keep.every.unit != "epochs":
         spec_position = context.at("checkpoint", "keep", "every")
-        context.faults.error(
-            "E136",
-            "'keep.every' must be a number of epochs",
-            "write for example 10ep",
-            spec_position,
-        )
+        message = "'keep.every' must be a number of epochs"
+        context.faults.error("E136", message, "write for example 10ep", spec_position)
         return 0
     return int(keep.every.amount)
 

@@ -178,12 +178,8 @@ def lower_deadline(spec: JobSpec, context: Context) -> Deadline | None:
     if spec.deadline is None:
         if spec.margin is not None:
             spec_position = SpecPosition("margin", context.source.key(("margin",)))
-            context.faults.error(
-                "E124",
-                "'margin' has no effect without 'deadline'",
-                "add deadline: auto, or remove it",
-                spec_position,
-            )
+            message = "'margin' has no effect without 'deadline'"
+            context.faults.error("E124", message, "add deadline: auto, or remove it", spec_position)
         return None
     if not _is_time(spec.deadline):
         context.faults.error(

@@ -110,12 +110,8 @@ class GroupLowering:
             return
         other = self._context.source.at((at[0], "workspace"))
         spec_position = self._context.spec_position(path, *at, "workspace")
-        self._context.faults.error(
-            "E167",
-            f"workspace '{workspace}' here, but '{spec.workspace}' on the group at {other}",
-            "remove one of the two",
-            spec_position,
-        )
+        message = f"workspace '{workspace}' here, but '{spec.workspace}' on the group at {other}"
+        self._context.faults.error("E167", message, "remove one of the two", spec_position)
 
     def _around(self, spec: GroupSpec | None, group: GroupDraft) -> tuple[_Setups, _Reports]:
         """Lower a group's set-ups and periodic reports that belong to nodes, not to tasks."""
@@ -175,12 +171,8 @@ class GroupLowering:
         spec_position = SpecPosition(path, self._context.source.at(at))
         if node is None:
             if not used:
-                self._context.faults.error(
-                    "E169",
-                    f"this never runs: '{group.name}' has no task",
-                    "add a task",
-                    spec_position,
-                )
+                message = f"this never runs: '{group.name}' has no task"
+                self._context.faults.error("E169", message, "add a task", spec_position)
             return used
         nodes = self._nodes.resolve(node, spec_position, self._context.faults)
         idle = [name for name in nodes if name not in set(used)]
@@ -207,12 +199,9 @@ class GroupLowering:
                 spec_position = SpecPosition(
                     task.path, self._context.source.at((*self._paths[task], "task"))
                 )
-                self._context.faults.error(
-                    "E174",
-                    f"'{task.name}' {same}, at {other.spec_position.origin}",
-                    "give each task of the job a unique name",
-                    spec_position,
-                )
+                message = f"'{task.name}' {same}, at {other.spec_position.origin}"
+                mend = "give each task of the job a unique name"
+                self._context.faults.error("E174", message, mend, spec_position)
 
     def _resolve_needs(
         self, name: GroupName, tasks: tuple[TaskDraft, ...], owners: dict[str, GroupName]
@@ -309,12 +298,8 @@ class TaskLowering:
         """Lower a ``report`` of a group, whose steps run at an interval."""
         if spec.every <= 0:
             spec_position = self._context.spec_position(path, *at, "every")
-            self._context.faults.error(
-                "E163",
-                "a report's interval must be longer than 0",
-                "use a duration such as 1s",
-                spec_position,
-            )
+            message = "a report's interval must be longer than 0"
+            self._context.faults.error("E163", message, "use a duration such as 1s", spec_position)
         env = Env((("", path),), used=used)
         steps = self._steps.steps(spec.steps, (*at, "steps"), f"{path}.steps", env)
         return Report(spec.every, steps, path)
@@ -347,23 +332,17 @@ class TaskLowering:
         )
         if spec.rebuild and group != "init":
             where = SpecPosition(spec_position.path, self._context.source.key((*at, "rebuild")))
-            self._context.faults.error(
-                "E164",
-                f"'rebuild' is only for tasks of init, but this one is in '{group}'",
-                "remove it, or move the task to init",
-                where,
-            )
+            message = f"'rebuild' is only for tasks of init, but this one is in '{group}'"
+            mend = "remove it, or move the task to init"
+            self._context.faults.error("E164", message, mend, where)
         for index, report in enumerate(spec.report):
             if report.node is not None:
                 where = SpecPosition(
                     spec_position.path, self._context.source.key((*at, "report", index, "node"))
                 )
-                self._context.faults.error(
-                    "E165",
-                    "the report of a task runs on its node, and takes no 'node'",
-                    "remove it, or make it a report of the group",
-                    where,
-                )
+                message = "the report of a task runs on its node, and takes no 'node'"
+                mend = "remove it, or make it a report of the group"
+                self._context.faults.error("E165", message, mend, where)
 
     def _outputs(self, spec: TaskSpec, at: Path, path: str) -> tuple[Output, ...]:
         if not spec.outputs:
@@ -403,19 +382,13 @@ def check_task_settings(
 ) -> None:
     """Check the time limit and retry of a task, before its group is lowered."""
     if task.timeout is not None and task.timeout <= 0:
-        faults.error(
-            "E123",
-            "a time limit must be longer than 0",
-            "use a duration such as 30m, or remove it",
-            SpecPosition(path, source.at((*at, "timeout"))),
-        )
+        message = "a time limit must be longer than 0"
+        mend = "use a duration such as 30m, or remove it"
+        faults.error("E123", message, mend, SpecPosition(path, source.at((*at, "timeout"))))
     if task.retry is not None and task.on_error == "warn":
-        faults.error(
-            "E124",
-            "'retry' has no effect with 'on_error: warn', which never fails the group",
-            "remove one of the two",
-            SpecPosition(path, source.key((*at, "retry"))),
-        )
+        message = "'retry' has no effect with 'on_error: warn', which never fails the group"
+        mend = "remove one of the two"
+        faults.error("E124", message, mend, SpecPosition(path, source.key((*at, "retry"))))
 
 
 def lower_retry(task: TaskSpec) -> Retry | None:

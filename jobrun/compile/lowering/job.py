@@ -93,12 +93,8 @@ def _check_readers_used(spec: JobSpec, groups: Groups, source: SourceMap, faults
     for name in spec.readers:
         if name not in used:
             spec_position = SpecPosition(f"readers.{name}", source.key(("readers", name)))
-            faults.warn(
-                "W137",
-                f"reader '{name}' is never read",
-                f"remove it, or write read: {name} in a task",
-                spec_position,
-            )
+            mend = f"remove it, or write read: {name} in a task"
+            faults.warn("W137", f"reader '{name}' is never read", mend, spec_position)
 
 
 def _layouts(spec: JobSpec, source: SourceMap) -> tuple[StateLayout, ...]:
@@ -177,12 +173,8 @@ def check_node_settings(spec: JobSpec, source: SourceMap, faults: Faults) -> Non
         for key in ("host", "resources"):
             if not bad_settings and getattr(node, key):
                 spec_position = SpecPosition(path_text((*at, key)), source.key((*at, key)))
-                faults.warn(
-                    "W135",
-                    f"'{key}' of node '{name}' has an effect only in the session 'ray'",
-                    "run with --session ray, or remove it",
-                    spec_position,
-                )
+                message = f"'{key}' of node '{name}' has an effect only in the session 'ray'"
+                faults.warn("W135", message, "run with --session ray, or remove it", spec_position)
 
 
 def _bad_amounts(node: NodeSpec, at: Path) -> _Found:

@@ -54,12 +54,8 @@ def build_net_table(spec: JobSpec, source: SourceMap, faults: Faults) -> dict[st
     for cycle in cycles:
         shown = " -> ".join(cycle)
         spec_position = SpecPosition(path_text(("nets", cycle[0])), source.key(("nets", cycle[0])))
-        faults.error(
-            "E143",
-            f"net '{cycle[0]}' uses itself: {shown}",
-            "use a loop: a net cannot be recursive",
-            spec_position,
-        )
+        message = f"net '{cycle[0]}' uses itself: {shown}"
+        faults.error("E143", message, "use a loop: a net cannot be recursive", spec_position)
     unsound = {name for cycle in cycles for name in cycle}
     table: dict[str, NetDef] = {}
     for name in order:
@@ -332,12 +328,8 @@ class NetLowering:
             return None
         self._expanded += net.size
         if self._expanded > _MAX_STEPS:
-            self._faults.error(
-                "E146",
-                f"the nets expand to more than {_MAX_STEPS:,} steps",
-                "use a loop instead of nested nets",
-                position,
-            )
+            message = f"the nets expand to more than {_MAX_STEPS:,} steps"
+            self._faults.error("E146", message, "use a loop instead of nested nets", position)
             return None
         self._note_use(net, env)
         return self._inline(spec, net, position, env)
@@ -404,12 +396,9 @@ class NetLowering:
         ]
         for remote_net in nets[:1]:
             check_remote_reads(remote_net, faults)
-        faults.warn(
-            "W136",
-            f"the remote net '{net.name}' does not run in the session 'threads'",
-            "use a session whose nodes answer requests, or use the net in a task",
-            spec_position,
-        )
+        message = f"the remote net '{net.name}' does not run in the session 'threads'"
+        mend = "use a session whose nodes answer requests, or use the net in a task"
+        faults.warn("W136", message, mend, spec_position)
         return nets
 
     def _note_use(self, net: NetDef, env: Env) -> None:
@@ -548,12 +537,9 @@ def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
     setup_steps = [part for setup in net.setup for part in (setup.init, setup.exit)]
     for step in (step for block in (net.steps, *setup_steps) for step in walk(block)):
         for read in FINDER.of_step(step).outputs:
-            faults.error(
-                "E125",
-                f"a remote net cannot read the output '{read.task}.{read.output}'",
-                "read a blob of the node instead",
-                SpecPosition(step.path, step.origin),
-            )
+            message = f"a remote net cannot read the output '{read.task}.{read.output}'"
+            mend = "read a blob of the node instead"
+            faults.error("E125", message, mend, SpecPosition(step.path, step.origin))
 
 
 def _path(net: NetDef) -> Path:

@@ -41,12 +41,8 @@ class QueueTable(Struct, frozen=True):
         """Check that a lowered ``read`` names a queue, or a reader, of the spec."""
         if name not in self.queues and name not in self.readers:
             known = {**dict.fromkeys(self.readers), **self.queues}
-            faults.error(
-                "E192",
-                f"unknown reader or queue '{name}'",
-                did_you_mean(name, known),
-                spec_position,
-            )
+            message = f"unknown reader or queue '{name}'"
+            faults.error("E192", message, did_you_mean(name, known), spec_position)
 
     def lower_writes(
         self, spec: TaskSpec, at: Path, path: str, source: SourceMap, faults: Faults
@@ -78,12 +74,9 @@ class QueueTable(Struct, frozen=True):
 
     def _note_unknown(self, name: str, spec_position: SpecPosition, faults: Faults) -> None:
         if name in self.readers:
-            faults.error(
-                "E192",
-                f"'{name}' is a reader; only queues can be written to",
-                "write to a queue, or save the values with a 'save' step",
-                spec_position,
-            )
+            message = f"'{name}' is a reader; only queues can be written to"
+            mend = "write to a queue, or save the values with a 'save' step"
+            faults.error("E192", message, mend, spec_position)
         else:
             mend = did_you_mean(name, self.queues)
             if not self.queues:
@@ -107,13 +100,11 @@ def build_queue_table(spec: JobSpec, source: SourceMap, faults: Faults) -> Queue
             origin,
         )
         if name in spec.readers:
-            faults.error(
-                "E192",
+            message = (
                 f"'{name}' is also a reader, at {source.key(('readers', name))}, so "
-                f"'read' would be ambiguous",
-                "rename one of them",
-                SpecPosition(path, origin),
+                f"'read' would be ambiguous"
             )
+            faults.error("E192", message, "rename one of them", SpecPosition(path, origin))
     sent: dict[tuple[GroupName, str], tuple[str, ...]] = {}
     for group, task in _walk_tasks(spec):
         for name, names in task.write.items():
@@ -136,12 +127,8 @@ def collect_queues(groups: Iterable[TaskGroup], faults: Faults) -> tuple[Queue, 
                 mend = "use a capacity of 1 or more, and 0 for no batch"
                 faults.error("E123", f"queue '{queue.name}' has {message}", mend, spec_position)
             if queues.setdefault(queue.name, queue) != queue:
-                faults.error(
-                    "E197",
-                    f"there are two different queues '{queue.name}'",
-                    "rename one of them",
-                    spec_position,
-                )
+                message = f"there are two different queues '{queue.name}'"
+                faults.error("E197", message, "rename one of them", spec_position)
             check_names(queue.name, endpoint.names, spec_position, faults)
     return tuple(queues.values())
 
@@ -151,12 +138,8 @@ def check_names(
 ) -> None:
     """Check that a ``write`` to a queue names blobs, and none of them twice."""
     if not names:
-        faults.error(
-            "E193",
-            f"a record of queue '{queue}' would be empty",
-            f"name the blobs to send, for example {queue}: [x]",
-            spec_position,
-        )
+        mend = f"name the blobs to send, for example {queue}: [x]"
+        faults.error("E193", f"a record of queue '{queue}' would be empty", mend, spec_position)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         faults.error(

@@ -117,11 +117,8 @@ class _ReaderLowering:
         for key in ("batch", "drop_last", "shuffle", "restart", "shard", "delay", "arguments"):
             if key in spec.model_fields_set:
                 written_as = "with" if key == "arguments" else key
-                self._error(
-                    f"'{written_as}' belongs on the readers that are zipped",
-                    "move it there",
-                    (*at, written_as),
-                )
+                message = f"'{written_as}' belongs on the readers that are zipped"
+                self._error(message, "move it there", (*at, written_as))
         inner = [
             self._find_zipped(reader_name, plain, written, (*at, "zip", i))
             for i, reader_name in enumerate(spec.zip or ())
@@ -155,31 +152,22 @@ class _ReaderLowering:
             name for name, count in Counter(reader.name for reader in readers).items() if count > 1
         ]
         if twice:
-            self._error(
-                f"'{twice[0]}' cannot be zipped with itself: it has one position",
-                "declare a second reader of the same data",
-                at,
-            )
+            message = f"'{twice[0]}' cannot be zipped with itself: it has one position"
+            self._error(message, "declare a second reader of the same data", at)
         for key in ("restart", "shard"):
             values = {reader.name: getattr(reader, key) for reader in readers}
             if len(set(values.values())) > 1:
                 shown = ", ".join(f"'{value}' of {name}" for name, value in values.items())
-                self._error(
-                    f"zipped readers must have the same '{key}': {shown}",
-                    f"use the same '{key}' for all of them",
-                    at,
-                )
+                message = f"zipped readers must have the same '{key}': {shown}"
+                self._error(message, f"use the same '{key}' for all of them", at)
 
     def _source(self, spec: ReaderSpec, kind: str, at: Path, spec_position: SpecPosition) -> Source:
         env = Env(())
         if kind in FILE_FORMATS:
             path = str(getattr(spec, kind))
             if "::" in path:
-                self._error(
-                    "the members of a data file are named in 'fields'",
-                    "write only the path, and fields: {x: member}",
-                    (*at, kind),
-                )
+                message = "the members of a data file are named in 'fields'"
+                self._error(message, "write only the path, and fields: {x: member}", (*at, kind))
             text = self._read.text(path, (*at, kind), spec_position.path, env, holes=False)
             if "::" not in path:
                 self._check_ending(kind, text, (*at, kind))
@@ -198,11 +186,8 @@ class _ReaderLowering:
         endings = endings_of(kind)
         if isinstance(last, str) and not last.lower().endswith(endings):
             shown = " or ".join(endings)
-            self._error(
-                f"'{last}' does not look like {kind}: its name does not end in {shown}",
-                "use the key of its format, or rename the file",
-                at,
-            )
+            message = f"'{last}' does not look like {kind}: its name does not end in {shown}"
+            self._error(message, "use the key of its format, or rename the file", at)
 
     def _counter(self, source: CounterSource, at: Path) -> CounterSource:
         if source.step == 0:
@@ -212,11 +197,8 @@ class _ReaderLowering:
         if any(
             abs(number) > _MAX_NUMBER for number in (source.start, source.step, source.stop or 0)
         ):
-            self._error(
-                "the numbers of a counter must fit into 62 bits",
-                "use smaller numbers",
-                (*at, "counter"),
-            )
+            message = "the numbers of a counter must fit into 62 bits"
+            self._error(message, "use smaller numbers", (*at, "counter"))
         return source
 
     def _values(
@@ -264,11 +246,8 @@ class _ReaderLowering:
             self._error(f"{kind} has one column, but 'fields' names {len(fields)}", "name one", at)
         for spec_path, member in spec_paths.items() if known is not None else ():
             if known is not None and member not in known:
-                self._error(
-                    f"reader '{at[1]}' has no member '{member}'",
-                    did_you_mean(member, known),
-                    spec_path,
-                )
+                message = f"reader '{at[1]}' has no member '{member}'"
+                self._error(message, did_you_mean(member, known), spec_path)
         self._check_ragged(fields, kind, at)
         return self._check_fields(fields, at)
 
@@ -277,12 +256,8 @@ class _ReaderLowering:
         ragged = [record_field for record_field in fields if record_field.lengths is not None]
         for record_field in ragged[:1] if kind in _NOT_RAGGED else ():
             why, mend = _NOT_RAGGED[kind]
-            self._error(
-                f"'{record_field.name}' cannot be ragged: {why}",
-                mend,
-                (*at, record_field.name),
-                "E513",
-            )
+            message = f"'{record_field.name}' cannot be ragged: {why}"
+            self._error(message, mend, (*at, record_field.name), "E513")
         uses = Counter(member for record_field in fields for member in record_field.members)
         for record_field in ragged:
             if uses.pop(record_field.member, 0) > 1:
@@ -331,42 +306,31 @@ class _ReaderLowering:
             if n > 1
         ]
         if twice:
-            self._error(
-                f"'{twice[0]}' is the name of two fields",
-                "give each field a unique name: fields: {a: …, b: …}",
-                at,
-            )
+            message = f"'{twice[0]}' is the name of two fields"
+            self._error(message, "give each field a unique name: fields: {a: …, b: …}", at)
         return fields
 
     def _check_keys(self, spec: ReaderSpec, kind: str, at: Path) -> None:
         if "arguments" in spec.model_fields_set and kind != "call":
             self._error("'with' is only for readers with 'call'", "remove it", (*at, "with"))
         if spec.drop_last and spec.batch is None:
-            self._error(
-                "'drop_last' has no effect without 'batch'",
-                "set 'batch', or remove it",
-                (*at, "drop_last"),
-            )
+            message = "'drop_last' has no effect without 'batch'"
+            self._error(message, "set 'batch', or remove it", (*at, "drop_last"))
         if kind != "call":
             return
         for key in ("shuffle", "shard"):
             if getattr(spec, key) not in (False, None, "none"):
-                self._error(
-                    f"'{key}' needs a known number of rows, which a class does not have",
-                    "implement it in the class, and pass values with 'with'",
-                    (*at, key),
-                )
+                message = f"'{key}' needs a known number of rows, which a class does not have"
+                mend = "implement it in the class, and pass values with 'with'"
+                self._error(message, mend, (*at, key))
 
     def _check_whole(self, reader: Reader, at: Path) -> None:
         source = reader.source
         endless = isinstance(source, CounterSource) and source.stop is None
         for key in ("shuffle", "shard"):
             if endless and getattr(reader, key) not in (False, "none"):
-                self._error(
-                    f"'{key}' needs an end, but this counter has none",
-                    "add a stop to the counter",
-                    (*at, key),
-                )
+                message = f"'{key}' needs an end, but this counter has none"
+                self._error(message, "add a stop to the counter", (*at, key))
         if reader.restart == "never" and isinstance(source, CallSource):
             for name, value in source.arguments:
                 if _varies(value):

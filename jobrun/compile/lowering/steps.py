@@ -487,12 +487,9 @@ class EffectLowering:
         for blob, written in files.items():
             path, _, member = written.partition("::")
             if "${" in member:
-                self._faults.error(
-                    "E162",
-                    "the name of a member cannot contain '${…}'",
-                    "put the variable part into the path",
-                    self._context.inside(position, key, blob),
-                )
+                message = "the name of a member cannot contain '${…}'"
+                mend = "put the variable part into the path"
+                self._faults.error("E162", message, mend, self._context.inside(position, key, blob))
             at = (*position.at, key, blob)
             text = self._read.text(path, at, position.path, env, holes=False)
             file = DataFile(self._read.name(blob, env), text, member.replace("$$", "$"))

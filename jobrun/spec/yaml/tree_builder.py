@@ -265,12 +265,8 @@ class Builder:
             mend = "use the alias outside the value of its anchor"
             self._stop("E013", f"'*{short(name)}' would contain itself", mend, position)
         if name not in self._anchors:
-            self._fault(
-                "E013",
-                f"no anchor '&{short(name)}' before this",
-                "define it above this line",
-                position,
-            )
+            message = f"no anchor '&{short(name)}' before this"
+            self._fault("E013", message, "define it above this line", position)
             self._add(Scalar(None, position), 1, 0, counted=False)
             return
         node, weight, height = self._anchors[name]
