@@ -121,7 +121,7 @@ MOST_CODE_LINES = {
     "jobrun": 425,
     "jobrun/checkpoint": 5712,
     "jobrun/cli": 6906,
-    "jobrun/compile": 11031,
+    "jobrun/compile": 10658,
     "jobrun/core": 2398,
     "jobrun/formats": 1807,
     "jobrun/graph": 2406,
