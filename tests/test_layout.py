@@ -119,7 +119,7 @@ def test_identifiers_say_what_they_hold(folder):
 # its body why the folder has to grow; one that makes a folder smaller lowers its row.
 MOST_CODE_LINES = {
     "jobrun": 425,
-    "jobrun/checkpoint": 5712,
+    "jobrun/checkpoint": 5725,
     "jobrun/cli": 6906,
     "jobrun/compile": 10658,
     "jobrun/core": 2398,
@@ -132,11 +132,11 @@ MOST_CODE_LINES = {
     "jobrun/spec": 3982,
     "jobrun/testing": 1640,
     "jobrun/tools": 7983,
-    "jobrun/values": 3998,
+    "jobrun/values": 4110,
     "tests": 1643,
     "tests/adversarial": 825,
     "tests/benchmarks": 3633,
-    "tests/checkpoint": 4838,
+    "tests/checkpoint": 4925,
     "tests/cli": 4910,
     "tests/compile": 6806,
     "tests/conformance": 1503,

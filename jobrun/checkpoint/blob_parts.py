@@ -6,18 +6,20 @@ in JSON how they belong together.
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from jobrun.checkpoint.hdf5.dataset_names import (
     STRUCTURE,
+    blob_of_link,
+    dataset_path,
     part_name,
     path_in_blob,
     structure_link,
 )
 from jobrun.core.errors import TaskFailedError
-from jobrun.core.files.json_files import parse_json
+from jobrun.core.files.json_files import exact_json, parse_json
 from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import Value, may_be_compound
@@ -25,10 +27,13 @@ from jobrun.values.compare import require_adapted
 from jobrun.values.object_state import ObjectState, take_state
 from jobrun.values.structure_digest import digest_structure
 
-_TREE, _OBJECT, _DIGEST = "tree", "object", "digest"
+_TREE, _OBJECT, _DIGEST, _INLINE = "tree", "object", "digest", "inline"
 _RESERVED = (STRUCTURE,)
 # Of the JSON of a structure: a container may be 200 deep, and takes two levels or three.
 MOST_LEVELS = 800
+# With more leaves than this, scalars are in the structure: a dataset each takes longer to write and
+# to read than all else. An object's state has its leaves where libraries look for them.
+MOST_LEAVES = 64
 
 
 def flatten_value(name: str, value: Value) -> dict[str, Value]:
@@ -40,13 +45,16 @@ def flatten_value(name: str, value: Value) -> dict[str, Value]:
     is_state = isinstance(value, ObjectState)
     try:
         tree = value.tree if is_state else value
-        parts = trees.flatten(tree, _RESERVED, gaps=is_state)
+        most_leaves = sys.maxsize if is_state else MOST_LEAVES
+        parts = trees.flatten(tree, _RESERVED, gaps=is_state, most_leaves=most_leaves)
     except UnsavableError as error:
         raise _unsavable_error(name, value, error) from error
     form = {_TREE: parts.structure, _DIGEST: digest_structure(tree)}
     if is_state:
         form[_OBJECT] = value.class_name
-    text = json.dumps(form, separators=(",", ":"))
+    if parts.inline:
+        form[_INLINE] = True
+    text = exact_json(form)
     found = {part_name(name, path): leaf for path, leaf in parts.leaves.items()}
     return {part_name(name, _RESERVED): text, **found}
 
@@ -101,6 +109,30 @@ def flatten_values(values: Mapping[str, Value]) -> Mapping[str, Value]:
     return found
 
 
+def take_out_inline(link: str, structure: str) -> tuple[str, dict[str, Value]]:
+    """Take the scalars out of a container's structure, to show each as a part by itself.
+
+    Args:
+        link: The name of the structure's dataset.
+        structure: The text in it.
+
+    Returns:
+        The text as if each scalar were a part; and the scalars by the links of these parts.
+    """
+    try:
+        form = parse_json(structure, MOST_LEVELS)
+        if _INLINE not in form:
+            return structure, {}
+        form[_TREE], leaves = trees.take_out_inline(form[_TREE])
+    except (LookupError, TypeError, ValueError, RecursionError):
+        # Whoever puts the container together says what is wrong.
+        return structure, {}
+    del form[_INLINE]
+    name = blob_of_link(link)
+    scalars = {dataset_path(part_name(name, path)): leaf for path, leaf in leaves.items()}
+    return exact_json(form), scalars
+
+
 class OtherValueError(ValueError):
     """A container was put together from its parts to another one than was saved."""
 
@@ -130,5 +162,6 @@ def unflatten(name: str, values: Mapping[str, Value]) -> Value:
     if kind is not None:
         return ObjectState(str(kind), tree)
     if '"adapted"' in str(text):
-        require_adapted(form[_TREE], leaves, tree)
+        most_leaves = 0 if _INLINE in form else sys.maxsize
+        require_adapted(form[_TREE], leaves, tree, most_leaves=most_leaves)
     return tree

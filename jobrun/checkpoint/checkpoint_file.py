@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from jobrun.checkpoint.blob_parts import take_out_inline
+from jobrun.checkpoint.hdf5.dataset_names import is_structure
 from jobrun.checkpoint.hdf5.dtypes import is_custom
 from jobrun.checkpoint.hdf5.user_block import Header
+from jobrun.checkpoint.hdf5.value_codec import encode
 from jobrun.checkpoint.read.load import load
 from jobrun.checkpoint.read.load_into_objects import InPlace
 from jobrun.checkpoint.read.verified_file import StateFile
@@ -117,9 +121,22 @@ def inspect_state(path: str) -> FileFacts:
     with open_checkpoint(path) as file:
         values = load(file)
         index = file.index
-        names = zip(index.names, index.shown_names, strict=True)
-        facts = tuple(_blob_facts(file, name, shown, values[name]) for name, shown in names)
-        return FileFacts(path, file.size_bytes, file.header, facts, index.blobs)
+        facts: list[BlobFacts] = []
+        for name, shown in zip(index.names, index.shown_names, strict=True):
+            stored = _blob_facts(file, name, shown, values[name])
+            facts += _with_scalars(stored) if is_structure(name) else (stored,)
+        return FileFacts(path, file.size_bytes, file.header, tuple(facts), index.blobs)
+
+
+def _with_scalars(structure: BlobFacts) -> Iterator[BlobFacts]:
+    """Yield a container's structure, and the scalars that it has inside as parts of their own."""
+    text, scalars = take_out_inline(structure.name, structure.value)
+    yield replace(structure, value=text)
+    for name, value in scalars.items():
+        coded = encode(value, name)
+        yield BlobFacts(
+            name, coded.kind, coded.dtype, (), coded.array.nbytes, *_statistics(value), value
+        )
 
 
 def _require_identity(path: str, header: Header, node: str, epoch: int, run_id: str) -> None:

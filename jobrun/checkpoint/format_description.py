@@ -8,6 +8,7 @@ import textwrap
 
 from msgspec.structs import fields
 
+from jobrun.checkpoint.blob_parts import MOST_LEAVES
 from jobrun.checkpoint.hdf5 import dataset_names as names
 from jobrun.checkpoint.hdf5 import digest_blocks as blocks
 from jobrun.checkpoint.hdf5 import dtypes
@@ -85,6 +86,8 @@ Containers and objects
     {{"strides": [step, …]}}  a leaf, in an object, whose elements had these distances, in bytes
     {{"packed": "list"}}    (or "tuple") a leaf of int64 or float64 with the numbers in it
     null                  None, which has no leaf
+    a number, true, false, {{"text": …}}   the value itself, which has no leaf: with "inline" beside
+                          "tree", where there would be more than {most_leaves} leaves
     {{"list": […]}}         (or "tuple") a tree per item, whose steps are 0, 1, …
     {{"dict": [[key, tree], …]}}   keys are texts or integers, in their order; the step is the key
                           as text, or a third item; "class" is OrderedDict or Counter (of
@@ -135,6 +138,7 @@ def describe_format() -> str:
         state_dirs=names.quote_name(STATE_DIRS),
         archive=COMMENT,
         structure=names.STRUCTURE,
+        most_leaves=MOST_LEAVES,
         userblock=userblock.SIZE,
         userblock_last=userblock.SIZE - 1,
         paged=layout.PAGED_BYTES,

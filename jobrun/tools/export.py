@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE
+from jobrun.checkpoint.hdf5.dataset_names import is_structure
 from jobrun.checkpoint.hdf5.dtypes import is_custom, parse_dtype
 from jobrun.checkpoint.stores.directory import epoch_name
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
@@ -177,12 +177,7 @@ def _opened(stored: StoredEpoch) -> Iterator[list[StoredNode]]:
 def _chosen(
     nodes: Sequence[StoredNode], patterns: Sequence[str]
 ) -> list[tuple[StoredNode, StoredBlob]]:
-    all_ = [
-        (node, blob)
-        for node in nodes
-        for blob in node.blobs
-        if not blob.name.endswith(f"/{STRUCTURE}")
-    ]
+    all_ = [(node, blob) for node in nodes for blob in node.blobs if not is_structure(blob.name)]
     for pattern in patterns:
         if not any(_means(pattern, blob) for _, blob in all_):
             names = [blob.name for _, blob in all_]

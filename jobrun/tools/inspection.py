@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from jobrun.checkpoint.blob_parts import MOST_LEVELS
 from jobrun.checkpoint.checkpoint_file import BlobFacts, FileFacts, inspect_state
-from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, is_part_of
+from jobrun.checkpoint.hdf5.dataset_names import is_part_of, is_structure
 from jobrun.checkpoint.hdf5.dtypes import parse_dtype
 from jobrun.checkpoint.read.verified_file import open_state
 from jobrun.checkpoint.store_protocol import EpochHold
@@ -428,7 +428,7 @@ def render_position(blob: BlobFacts) -> str:
 
 def render_structure(blob: BlobFacts) -> str:
     """Render the structure of a container or object in an ``Inspection`` as text."""
-    if not blob.name.endswith(f"/{STRUCTURE}"):
+    if not is_structure(blob.name):
         return ""
     try:
         structure = parse_json(str(blob.value), MOST_LEVELS)

@@ -5,13 +5,16 @@ Beside one blob at a time, and the index of a file, no memory is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
 from msgspec import Struct
 
+from jobrun.checkpoint.blob_parts import take_out_inline
+from jobrun.checkpoint.hdf5.dataset_names import is_structure
+from jobrun.checkpoint.hdf5.value_codec import encode
 from jobrun.checkpoint.read.load import load
 from jobrun.checkpoint.read.verified_file import StateFile
 from jobrun.checkpoint.store_protocol import EpochHold
@@ -107,18 +110,31 @@ def open_node(path: str, digest: str) -> Iterator[StoredNode]:
     """
     with open_checkpoint(path) as file:
         file.require_digest(digest)
-        yield StoredNode(file.header.node, path, _blobs(file), _reader(file))
+        scalars = _scalars(file)
+        yield StoredNode(file.header.node, path, _blobs(file, scalars), _reader(file, scalars))
 
 
-def _blobs(file: StateFile) -> tuple[StoredBlob, ...]:
+def _scalars(file: StateFile) -> dict[str, Value]:
+    """Read the scalars that containers have in their structures, by the names of their parts."""
+    structures = load(file, filter(is_structure, file.index.names))
+    scalars: dict[str, Value] = {}
+    for link, text in structures.items():
+        scalars.update(take_out_inline(link, text)[1])
+    return scalars
+
+
+def _blobs(file: StateFile, scalars: Mapping[str, Value]) -> tuple[StoredBlob, ...]:
     index = file.index
     blobs = []
     for row, name in enumerate(index.shown_names):
         kind = index.type_of(row)
         shape = () if kind.kind == "text" else kind.shape
         blobs.append(StoredBlob(file.header.node, name, kind.kind, kind.dtype, shape))
+    for name, value in scalars.items():
+        coded = encode(value, name)
+        blobs.append(StoredBlob(file.header.node, name, coded.kind, coded.dtype, ()))
     return tuple(blobs)
 
 
-def _reader(file: StateFile) -> Callable[[str], Value]:
-    return lambda name: load(file, [name])[name]
+def _reader(file: StateFile, scalars: Mapping[str, Value]) -> Callable[[str], Value]:
+    return lambda name: scalars[name] if name in scalars else load(file, [name])[name]

@@ -6,11 +6,13 @@ By how much numbers differ is a question for ``jobrun.tools.diff``.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from jobrun.core.files.json_files import exact_json
 from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import Path, UnsavableError
 from jobrun.values.axis_order import axis_order, gap_strides
@@ -227,9 +229,21 @@ def _bits(value: Any) -> Any:
 
 
 def require_adapted(
-    structure: Any, leaves: Mapping[Path, Value], rebuilt: Value, *, gaps: bool = False
+    structure: Any,
+    leaves: Mapping[Path, Value],
+    rebuilt: Value,
+    *,
+    gaps: bool = False,
+    most_leaves: int = sys.maxsize,
 ) -> None:
     """Compare a rebuilt value bit for bit with the original; raise ``ValueError`` if they differ.
+
+    Args:
+        structure: Of the original, as ``flatten`` made it.
+        leaves: Likewise.
+        rebuilt: The value.
+        gaps: As ``flatten`` was called.
+        most_leaves: Likewise.
 
     Raises:
         ValueError: It differs, with the place.
@@ -237,11 +251,21 @@ def require_adapted(
     if trees.unbound_classes(rebuilt):
         return
     try:
-        again = trees.flatten(rebuilt, gaps=gaps)
+        again = trees.flatten(rebuilt, gaps=gaps, most_leaves=most_leaves)
     except UnsavableError as error:
         raise ValueError(f"what its adapter makes of it: {error}") from error
-    for path, leaf in leaves.items():
-        if path not in again.leaves or not same_bits(again.leaves[path], leaf):
+    _require_same_leaves(leaves, again.leaves)
+    # Where scalars are in the structures: of 1, 1.0 and True their texts differ.
+    express = exact_json if again.inline else lambda same: same
+    if express(again.structure) == express(structure):
+        return
+    _require_same_leaves(
+        trees.take_out_inline(structure)[1], trees.take_out_inline(again.structure)[1]
+    )
+    raise ValueError("what its adapter makes of it: it is put together in another way")
+
+
+def _require_same_leaves(ours: Mapping[Path, Value], theirs: Mapping[Path, Value]) -> None:
+    for path, leaf in ours.items():
+        if path not in theirs or not same_bits(theirs[path], leaf):
             raise ValueError(f"what its adapter makes of it: '{'/'.join(path)}' is another")
-    if again.structure != structure:
-        raise ValueError("what its adapter makes of it: it is put together in another way")

@@ -8,6 +8,8 @@ at two places in it is so again. A value that has an adapter (``adapters``) is a
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -63,6 +65,10 @@ _METADATA = "_metadata"
 # The place of a value that is no container itself.
 _ALONE: Path = ("value",)
 _MOST_DEPTH = 200
+# Nodes of a structure that are values.
+_INLINE: frozenset[type] = frozenset({bool, int, float, type(None)})
+# Fewer numbers in a list are put into the structure one by one, where that is done.
+_FEW = 32
 
 
 class Parts(Struct, frozen=True):
@@ -77,6 +83,7 @@ class Parts(Struct, frozen=True):
         checked: Values whose adapters may leave attributes out, by path.
         overlapping: Paths of parts that share memory, which a copy cannot do. That of arrays is in
             the structure.
+        inline: Scalars are in the structure, and are no leaves.
     """
 
     structure: Any
@@ -86,6 +93,7 @@ class Parts(Struct, frozen=True):
     loose: tuple[Any, ...] = ()
     checked: Mapping[Path, Any] = field(default_factory=dict)
     overlapping: tuple[Pair, ...] = ()
+    inline: bool = False
 
     @property
     def layouts(self) -> list[Layout]:
@@ -168,7 +176,13 @@ def require_imported(record: Any, path: Path) -> Any:
     raise unbound_class_error(record.class_name, "/".join(path))
 
 
-def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False) -> Parts:
+def flatten(
+    value: Value,
+    reserved: tuple[str, ...] = (),
+    *,
+    gaps: bool = False,
+    most_leaves: int = sys.maxsize,
+) -> Parts:
     """Flatten a container (nested lists, dicts, records) into its leaves and its structure.
 
     Args:
@@ -176,11 +190,18 @@ def flatten(value: Value, reserved: tuple[str, ...] = (), *, gaps: bool = False)
         reserved: Names that no leaf, and no container in it, gets at the first place of its path.
         gaps: Record gaps between the elements of arrays in the structure, to restore them:
             for the states of objects, which no boundary brings into another form.
+        most_leaves: Where there are more, those that JSON can express exactly are in the structure.
 
     Raises:
         UnsavableError: Something in it is of a kind that cannot be kept, or it contains itself.
     """
-    flattener = _Flattener(gaps)
+    try:
+        return _flatten(value, reserved, _Flattener(gaps, most_leaves))
+    except _TooManyLeavesError:
+        return _flatten(value, reserved, _Flattener(gaps, inline=True))
+
+
+def _flatten(value: Value, reserved: tuple[str, ...], flattener: _Flattener) -> Parts:
     at = () if type(value) in _CONTAINERS or is_record(value) else _ALONE
     return flattener.parts(flattener.node(value, at, set(reserved)))
 
@@ -222,14 +243,64 @@ def unflatten(structure: Any, leaves: Mapping[Path, Value], *, place: bool = Tru
             placed = lay_out(structure["memory"], leaves)
             structure = structure["of"]
         unflattener = _Unflattener({**leaves, **placed}, place, frozenset(placed))
-        is_container = isinstance(structure, dict) and "adapted" not in structure
-        at = () if is_container and not _is_leaf(structure) else _ALONE
-        value = unflattener.value(structure, at)
+        value = unflattener.value(structure, _first_path(structure))
     except (KeyError, TypeError, AttributeError, RecursionError, IndexError) as error:
         raise ValueError(f"its structure cannot be read ({error!r})") from error
     if unflattener.unread:
         raise ValueError(f"'{'/'.join(min(unflattener.unread))}' has no place in its structure")
     return value
+
+
+def take_out_inline(structure: Any) -> tuple[Any, Leaves]:
+    """Take the scalars out of a structure: return it as if each were a leaf, and these leaves."""
+    leaves: Leaves = {}
+    if isinstance(structure, dict) and "memory" in structure:
+        of, leaves = take_out_inline(structure["of"])
+        return {**structure, "of": of}, leaves
+    return _taken_out(structure, _first_path(structure), leaves), leaves
+
+
+def _first_path(structure: Any) -> Path:
+    is_container = isinstance(structure, dict) and "adapted" not in structure
+    return () if is_container and not _is_leaf(structure) else _ALONE
+
+
+def _taken_out(node: Any, path: Path, leaves: Leaves) -> Any:
+    if node is not None and _is_inline(node):
+        leaves[path] = node["text"] if isinstance(node, dict) else node
+        return "value"
+    if not isinstance(node, dict) or _is_leaf(node) or node.keys() & {"same", "named"}:
+        return node
+    taken_out = dict(node)
+    for key, part in node.items():
+        if key in ("list", "tuple") and "class" not in node:
+            taken_out[key] = [
+                _taken_out(item, (*path, str(at)), leaves) for at, item in enumerate(part)
+            ]
+        elif key in ("dict", "fields", "tuple"):
+            taken_out[key] = _items_taken_out(part, path, leaves)
+        elif key == "pairs":
+            taken_out[key] = [
+                [_taken_out(item, (*path, half, str(at)), leaves) for at, item in enumerate(items)]
+                for half, items in zip(("keys", "items"), part, strict=True)
+            ]
+        elif key in ("of", "rest"):
+            inner = path if "rest" not in node else (*path, "new" if key == "of" else "rest")
+            taken_out[key] = _taken_out(part, inner, leaves)
+    return taken_out
+
+
+def _items_taken_out(items: list[Any], path: Path, leaves: Leaves) -> list[Any]:
+    taken = {name[0] if name else str(key) for key, node, *name in items if not _is_inline(node)}
+    taken_out = []
+    for key, node, *name in items:
+        step = name[0] if name else str(key)
+        if _is_inline(node):
+            step = _free(step, taken)
+            taken.add(step)
+        part = _taken_out(node, (*path, step), leaves)
+        taken_out.append([key, part] if step == str(key) else [key, part, step])
+    return taken_out
 
 
 def describe_tree(value: Value) -> str:
@@ -266,10 +337,17 @@ def _describe_adapted(value: Value) -> str:
     return f"{title} of {len(value)}" if hasattr(kind, "__len__") else title
 
 
+class _TooManyLeavesError(Exception):
+    """A container has more leaves than each may be stored by itself."""
+
+
 class _Flattener(Struct):
     """A container that is being flattened."""
 
     gaps: bool = False
+    most_leaves: int = sys.maxsize
+    # Scalars are put into the structure.
+    inline: bool = False
     leaves: Leaves = field(default_factory=dict)
     tensors: list[tuple[Path, Any]] = field(default_factory=list)
     # What was met before, and where. What is met is kept, so that nothing else gets its number.
@@ -307,27 +385,31 @@ class _Flattener(Struct):
             tuple(self.loose),
             self.checked,
             tuple(pair for pair in pairs if pair not in shared),
+            self.inline,
         )
 
     def node(self, value: Value, path: Path, taken: set[str] | None = None) -> Any:
         """Flatten one value in a container: store its leaves by path, and return its structure."""
         kind = type(value)
-        if value is None:
-            return None
-        if kind in _SCALARS or (is_numpy_scalar(value) and not is_structured_scalar(value)):
-            return self._leaf(value, path, "value")
-        if kind is bytes:
-            return self._leaf(np.frombuffer(value, np.uint8), path, "bytes")
-        adapter = find_adapter(kind)
-        if adapter is not None and adapter.by_name:
-            self.adapted = True
-            return {"named": take_tree(adapter, value, path)}
         key: Any = id(value)
-        if tensors.is_tensor(value):
-            why = tensors.explain_unsavable(value)
-            if why:
-                raise UnsavableError(path, why)
-            key = tensors.memory_key(value) or key
+        # Most are containers, of which nothing else needs to be asked.
+        if kind not in _CONTAINERS:
+            if value is None:
+                return None
+            if kind in _SCALARS or (is_numpy_scalar(value) and not is_structured_scalar(value)):
+                node = self._inlined(value)
+                return self._leaf(value, path, "value") if node is None else node
+            if kind is bytes:
+                return self._leaf(np.frombuffer(value, np.uint8), path, "bytes")
+            adapter = find_adapter(kind)
+            if adapter is not None and adapter.by_name:
+                self.adapted = True
+                return {"named": take_tree(adapter, value, path)}
+            if tensors.is_tensor(value):
+                why = tensors.explain_unsavable(value)
+                if why:
+                    raise UnsavableError(path, why)
+                key = tensors.memory_key(value) or key
         if key in self.met:
             if self.met[key] in self.unfinished:
                 raise UnsavableError(path, f"a {kind.__qualname__} that contains itself")
@@ -341,20 +423,9 @@ class _Flattener(Struct):
 
     def _node(self, value: Value, path: Path, taken: set[str] | None) -> Any:
         kind = type(value)
-        if tensors.is_tensor(value):
-            self.tensors.append((path, value))
-            facts = tensors.tensor_facts(value, gaps=self.gaps or self.depth > 0)
-            if 0 in facts.get("strides", ()):
-                raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
-            return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
-        if is_structured_scalar(value) and is_numpy_scalar(value):
-            return self._leaf(value, path, "value")
-        if kind is np.ndarray and not value.dtype.hasobject:
-            if not self.depth:
-                self.loose.append(value)
-            if (self.gaps or self.depth) and has_gaps(value.shape, value.strides, value.itemsize):
-                return self._leaf(value, path, {"strides": list(value.strides)})
-            return self._leaf(value, path, "value")
+        memory = None if kind in _CONTAINERS else self._memory(value, path)
+        if memory is not None:
+            return memory
         if id(value) in self.ancestors:
             raise UnsavableError(path, f"a {kind.__qualname__} that contains itself")
         if len(path) > _MOST_DEPTH:
@@ -375,6 +446,24 @@ class _Flattener(Struct):
             description = "a generator or coroutine, whose place in its code cannot be saved"
             raise UnsavableError(path, f"{description}; let an epoch run it to its end")
         raise UnsavableError(path, class_text(value), value)
+
+    def _memory(self, value: Value, path: Path) -> Any:
+        """Store a tensor, an array or a structured scalar; return None for any other value."""
+        if tensors.is_tensor(value):
+            self.tensors.append((path, value))
+            facts = tensors.tensor_facts(value, gaps=self.gaps or self.depth > 0)
+            if 0 in facts.get("strides", ()):
+                raise UnsavableError(path, "a tensor whose elements share memory; clone() it")
+            return self._leaf(None, path, {"tensor": facts} if facts else "tensor")
+        if is_structured_scalar(value) and is_numpy_scalar(value):
+            return self._leaf(value, path, "value")
+        if type(value) is not np.ndarray or value.dtype.hasobject:
+            return None
+        if not self.depth:
+            self.loose.append(value)
+        if (self.gaps or self.depth) and has_gaps(value.shape, value.strides, value.itemsize):
+            return self._leaf(value, path, {"strides": list(value.strides)})
+        return self._leaf(value, path, "value")
 
     def _adapted(self, value: Value, path: Path) -> Any:
         self.adapted = True
@@ -425,14 +514,33 @@ class _Flattener(Struct):
 
     def _leaf(self, value: Value, path: Path, structure: Any) -> Any:
         self.leaves[path] = value
+        if len(self.leaves) > self.most_leaves:
+            raise _TooManyLeavesError
         return structure
+
+    def _inlined(self, value: Any) -> Any:
+        """Return the node of a scalar that is put into the structure; None for any other value."""
+        if not self.inline:
+            return None
+        kind = type(value)
+        if kind is float:
+            return value if math.isfinite(value) else None
+        if kind is int:
+            return value if _INT64.min <= value <= _INT64.max else None
+        if kind is str:
+            return {"text": value}
+        return value if kind is bool else None
 
     def _sequence(self, value: Any, path: Path) -> Any:
         kind = type(value).__name__
-        packed = _packed(value) if path else None
+        packed = _packed(value) if path and not (self.inline and len(value) < _FEW) else None
         if packed is not None:
             return self._leaf(packed, path, {"packed": kind})
-        return {kind: [self.node(item, (*path, str(at))) for at, item in enumerate(value)]}
+        nodes = list(map(self._inlined, value))
+        for at, item in enumerate(value) if None in nodes else ():
+            if nodes[at] is None:
+                nodes[at] = self.node(item, (*path, str(at)))
+        return {kind: nodes}
 
     def _dict(self, value: Any, path: Path, taken: set[str]) -> Any:
         items = []
@@ -441,6 +549,10 @@ class _Flattener(Struct):
         for key, item in value.items():
             if is_long(key):
                 raise UnsavableError(path, f"a dict with a key that is too long: {key_text(key)}")
+            node = self._inlined(item)
+            if node is not None:
+                items.append([key, node])
+                continue
             name = _free(str(key), taken)
             taken.add(name)
             node = self.node(item, (*path, name))
@@ -485,6 +597,10 @@ class _Flattener(Struct):
                 raise UnsavableError(path, why)
         items = []
         for field_name, item in records.record_items(value).items():
+            node = self._inlined(item)
+            if node is not None:
+                items.append([field_name, node])
+                continue
             at = _free(field_name, taken)
             taken.add(at)
             node = self.node(item, (*path, at))
@@ -570,8 +686,8 @@ class _Unflattener(Struct):
 
     def value(self, node: Any, path: Path) -> Value:
         """Rebuild one value in a flattened container, as its structure describes it."""
-        if node is None:
-            return None
+        if _is_inline(node):
+            return str(node["text"]) if isinstance(node, dict) else node
         if isinstance(node, dict) and "same" in node:
             return self.rebuilt[tuple(node["same"])]
         if isinstance(node, dict) and "named" in node:
@@ -590,7 +706,10 @@ class _Unflattener(Struct):
             ((kind, items),) = node.items()
             # Known before its items are, one of which may refer to it as the same.
             value = self.rebuilt[path] = []
-            value += [self.value(item, (*path, str(at))) for at, item in enumerate(items)]
+            value += [
+                item if type(item) in _INLINE else self.value(item, (*path, str(at)))
+                for at, item in enumerate(items)
+            ]
             value = value if _SEQUENCES[kind] is list else tuple(value)
         self.rebuilt[path] = value
         return value
@@ -651,7 +770,10 @@ class _Unflattener(Struct):
         mapping: Any = _DICTS[node.get("class", "dict")]()
         self.rebuilt[path] = mapping
         for key, item, *name in node["dict"]:
-            mapping[key] = self.value(item, (*path, *(name or [str(key)])))
+            if type(item) in _INLINE:
+                mapping[key] = item
+            else:
+                mapping[key] = self.value(item, (*path, *(name or [str(key)])))
         if "metadata" in node:
             versions = OrderedDict((part, dict(facts)) for part, facts in node["metadata"])
             setattr(mapping, _METADATA, versions)
@@ -664,6 +786,11 @@ def is_numpy_scalar(value: Any) -> bool:
         return False
     dtype = value.dtype
     return type(value) is dtype.type and not dtype.hasobject
+
+
+def _is_inline(node: Any) -> bool:
+    """Return whether a node of a structure is a value, and not a leaf's or a container's form."""
+    return type(node) in _INLINE or (isinstance(node, dict) and "text" in node)
 
 
 def _is_leaf(node: Any) -> bool:

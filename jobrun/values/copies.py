@@ -95,7 +95,7 @@ def detach_state(state: Value) -> Value:
     """
     if not trees.is_tree(state):
         return detach(state)
-    return _copied(trees.flatten(state, gaps=True), "?", detach, gaps=True)
+    return _copied(trees.flatten(state, gaps=True, most_leaves=0), "?", detach, gaps=True)
 
 
 def take_over(
@@ -214,7 +214,8 @@ def _flattened(value: Value, name: str) -> trees.Parts:
             share memory.
     """
     try:
-        parts = trees.flatten(value)
+        # Scalars need no copy.
+        parts = trees.flatten(value, most_leaves=0)
     except UnsavableError as error:
         fault = find_tree_fault(value, name)
         raise TaskFailedError(*([fault] if fault else [])) from error
@@ -235,7 +236,7 @@ def _copied(
     try:
         value = trees.unflatten(parts.structure, copies)
         if parts.adapted:
-            require_adapted(parts.structure, copies, value, gaps=gaps)
+            require_adapted(parts.structure, copies, value, gaps=gaps, most_leaves=0)
     except ValueError as error:
         message = f"blob '{name}' cannot hold {error}"
         raise TaskFailedError.of("E202", message, _ADAPTER_MEND) from error

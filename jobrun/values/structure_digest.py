@@ -8,6 +8,7 @@ leaves and the JSON of a structure, cannot make another container of it without 
 from __future__ import annotations
 
 import marshal
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,9 @@ class _Words:
         elif kind is dict:
             # Others have adapters, and are unbound where their functions cannot be imported.
             self._words += ("dict", len(value))
+            if SCALARS.issuperset(map(type, chain(value, value.values()))):
+                self._words += chain.from_iterable(value.items())
+                return
             for key, item in value.items():
                 self.add(key)
                 self.add(item)

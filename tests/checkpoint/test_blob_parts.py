@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -93,8 +91,7 @@ def test_foreign_structure_is_refused(form):
 
 
 def test_a_structure_of_5000_nested_lists_is_refused_by_name(tmp_path, monkeypatch):
-    deep = SimpleNamespace(dumps=lambda *_, **__: "[" * 5000 + "]" * 5000)
-    monkeypatch.setattr(parts, "json", deep)
+    monkeypatch.setattr(parts, "exact_json", lambda _: "[" * 5000 + "]" * 5000)
     stored = write(tmp_path, {"nested": [1, [2.0]]})
     monkeypatch.undo()
 

@@ -191,7 +191,25 @@ def _name(rng: random.Random) -> str:
 
 def _text(rng: random.Random) -> str:
     length = rng.choice([0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 300, 5000])
-    return "".join(rng.choices("abcü€𝄞\0\ud800", k=length))
+    return "".join(rng.choices("abcü€𝄞\0\ud834\udd1e", k=length))
+
+
+def draw_large_tree(rng: random.Random) -> Any:
+    """A tree of dozens to hundreds of small values, some in it twice."""
+    shared = [rng.choice(_SCALARS)(rng), {"x": rng.random()}]
+    draws: list[Draw] = [
+        *_SCALARS,
+        lambda _: shared,
+        lambda rng: rng.choice([1, 1.0, True, "1", None, float("nan"), -0.0, b"1", ""]),
+        lambda rng: [rng.random() for _ in range(rng.choice([1, 2, 31, 32, 33]))],
+        lambda rng: tuple(rng.choices([0, 1, 2**63 - 1, 2**63, -(2**63) - 1], k=3)),
+    ]
+    return {
+        rng.choice([str(at), at, f"{at}/", f"{at}~2", at + 0.5]): {
+            key: rng.choice(draws)(rng) for key in rng.sample(["a", "1", 1, "text", "of", "é"], 4)
+        }
+        for at in range(rng.randint(10, 60))
+    }
 
 
 _SCALARS: list[Draw] = [
@@ -218,6 +236,7 @@ _CONTAINERS: list[Draw] = [
     lambda rng: [{1.5: _text(rng)}, set(range(rng.randint(0, 4))), Decimal(rng.randint(0, 99))],
     lambda rng: deque([rng.random(), draw_array(rng)], maxlen=4),
     lambda rng: [shared := draw_array(rng), shared],
+    draw_large_tree,
 ]
 if util.find_spec("torch"):
 

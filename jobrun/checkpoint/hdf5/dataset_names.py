@@ -149,3 +149,8 @@ def group_links(links: Iterable[str]) -> dict[str, list[str]]:
 def structure_link(name: str) -> str:
     """Return the name of the HDF5 dataset that records how a blob's parts are nested."""
     return f"{quote_name(name)}/{STRUCTURE}"
+
+
+def is_structure(link: str) -> bool:
+    """Return whether an HDF5 dataset records how the parts of a blob are nested."""
+    return link.endswith(f"/{STRUCTURE}")

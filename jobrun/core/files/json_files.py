@@ -20,9 +20,11 @@ import time
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
@@ -108,6 +110,17 @@ def build_encoder(
     return lambda value: "".join(encode(value, 0))
 
 
+def exact_json(content: Any) -> str:
+    """Write JSON values as text without spaces, from which ``parse_json`` makes the same again.
+
+    Half a surrogate pair stays what it is: as an escape, two in a row would be read as a character.
+    """
+    try:
+        return msgspec.json.encode(content).decode()
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+
+
 def parse_json(text: bytes | str, most_depth: int = MOST_DEPTH) -> Any:
     """Parse JSON text; refuse text nested so deep that walking it could exhaust the stack.
 
@@ -134,13 +147,9 @@ def _require_shallow(content: Any, most_depth: int) -> None:
     for _ in range(most_depth + 1):
         if not level:
             return
-        inner: list[Any] = []
-        for part in level:
-            if isinstance(part, dict):
-                inner += part.values()
-            elif isinstance(part, list):
-                inner += part
-        level = inner
+        lists = [part for part in level if type(part) is list]
+        lists += [list(part.values()) for part in level if type(part) is dict]
+        level = list(chain.from_iterable(lists))
     raise _too_deep(most_depth)
 
 

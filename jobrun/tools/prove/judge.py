@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE
+from jobrun.checkpoint.hdf5.dataset_names import STRUCTURE, is_structure
 from jobrun.checkpoint.stores.directory import DirectoryStore
 from jobrun.core.errors import CheckpointError, JobrunError
 from jobrun.graph.blob_access import Access
@@ -248,7 +248,9 @@ def _in_epoch(
             return Difference(
                 f"'{blob}' of node '{node}' is in one of them only", epoch, node, blob
             )
-    for (node, blob), value in expected_blobs.items():
+    # What differs is named by its own place before the container that has it.
+    parts_first = sorted(expected_blobs.items(), key=lambda blob: is_structure(blob[0][1]))
+    for (node, blob), value in parts_first:
         names = _blob_names(node, blob)
         if (node, blob) not in actual_blobs or exclusions.exclude(*names):
             continue
@@ -278,7 +280,7 @@ def _counted(node: str, blob: str, value: Value, exclusions: Exclusions) -> Valu
             for name, content in files.items()
             if not exclusions.exclude(*_blob_names(node, blob, (name,)))
         }
-    if exclusions.patterns and blob.endswith(f"/{STRUCTURE}"):
+    if exclusions.patterns and is_structure(blob):
         container = tuple(blob.split("/")[:-1])
 
         def exclude(path: tuple[str, ...]) -> bool:
