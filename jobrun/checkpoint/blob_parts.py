@@ -125,7 +125,7 @@ def take_out_inline(link: str, structure: str) -> tuple[str, dict[str, Value]]:
             return structure, {}
         form[_TREE], leaves = trees.take_out_inline(form[_TREE])
     except (LookupError, TypeError, ValueError, RecursionError):
-        # Whoever puts the container together says what is wrong.
+        # What puts the container together reports what is wrong.
         return structure, {}
     del form[_INLINE]
     name = blob_of_link(link)
