@@ -24,7 +24,7 @@ from jobrun.cli.formatting import STATUS_COLOURS, number, shorten_path, span, wr
 from jobrun.cli.progress.live import Screen
 from jobrun.cli.runs.chart import draw_chart, sparkline
 from jobrun.cli.terminal import Shell
-from jobrun.core.text.terminal_text import keep_colours, visible
+from jobrun.core.text.terminal_text import align_cells, keep_colours, visible
 from jobrun.tools.runs.metrics import read_last_epoch
 from jobrun.tools.sweep.axes import shown_value
 from jobrun.tools.sweep.point_outcomes import (
@@ -457,12 +457,11 @@ def _bars(shown: Sequence[Outcome], aim: Objective, room: int) -> list[str]:
     # From zero where that says something; else from a little below the least.
     low, high = min(values), max(values)
     start = 0.0 if low >= 0 and high < 4 * (high - low) else low - (high - low) / 4
-    names = [visible(outcome.point.label) for outcome in shown]
-    margin = max(map(len, names))
+    names = align_cells([(visible(outcome.point.label), "") for outcome in shown])
     whole = (high - start) or 1.0
     return [
-        f"  {name:<{margin}}  {_bar((value - start) / whole, room)} {number(value)}"
-        for name, value in zip(names, values, strict=True)
+        f"  {name}  {_bar((value - start) / whole, room)} {number(value)}"
+        for (name, _), value in zip(names, values, strict=True)
     ]
 
 

@@ -11,6 +11,7 @@ from jobrun.cli.formatting import render_json_document
 from jobrun.cli.options import Command, json_option, run_dir_option
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import EnvironmentFaultError
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.tools.doctor import Finding, examine
 
 _MARKS = {"good": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "red")}
@@ -44,12 +45,12 @@ def command(shell: Shell, as_json: bool, run_dir: str) -> int:
 
 
 def _text(findings: tuple[Finding, ...], shell: Shell) -> list[str]:
-    width = max(len(finding.topic) for finding in findings)
+    rows = align_cells([(finding.topic, finding.text) for finding in findings])
     lines = []
-    for finding in findings:
+    for finding, (topic, text) in zip(findings, rows, strict=True):
         mark, colour = _MARKS[finding.verdict]
         verdict = shell.paint(f"{mark:<4}", colour, result=True)
-        lines.append(f"{verdict}  {finding.topic:<{width}}  {finding.text}")
+        lines.append(f"{verdict}  {topic}  {text}")
         if finding.mend:
-            lines.append(f"{'':<{width + 8}}{finding.mend}")
+            lines.append(" " * (len(topic) + 8) + finding.mend)
     return lines

@@ -15,6 +15,7 @@ from jobrun.cli.options import Command, json_option, option, run_dir_option
 from jobrun.cli.runs.chart import draw_chart
 from jobrun.cli.terminal import Shell
 from jobrun.core.errors import UsageError
+from jobrun.core.text.terminal_text import align_cells
 from jobrun.runner.rundir.lock import is_live
 from jobrun.runner.rundir.logs import describe_losses, read_losses, unreadable_file_error
 from jobrun.runner.rundir.metrics_check import MetricsGap
@@ -187,13 +188,9 @@ def _table_lines(metrics: Metrics, least: list[int]) -> tuple[list[str], list[in
     """Render metrics as a text table, a line per epoch; return lines and column widths."""
     head = ("epoch", *metrics.names)
     rows = [(str(epoch), *map(_cell, metrics.names, values)) for epoch, values in metrics.rows]
-    columns = zip(head, *rows, strict=True)
-    widths = [max(width, *map(len, cells)) for width, cells in zip(least, columns, strict=True)]
-    lines = [
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in (head, *rows)
-    ]
-    return lines, widths
+    widest = [" " * width for width in least]
+    first, *table = align_cells((widest, head, *rows), range(len(head)))
+    return ["  ".join(cells) for cells in table], list(map(len, first))
 
 
 def _cell(name: str, value: Number | None) -> str:

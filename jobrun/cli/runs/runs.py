@@ -361,15 +361,15 @@ class RunsTable:
         notes = _notes(group.runs)
         distinct = set(notes)
         has_notes = room >= min(_LEAST_NOTE, max(map(len, distinct))) and any(distinct)
-        lines = [*above, self._head(shown, has_notes=has_notes)]
         status = next(at for at, column in enumerate(shown) if column.key == "status")
         padded = [_padded(column) for column in shown]
-        padded[status] = self._painted(padded[status])
+        padded[status][1:] = self._painted(padded[status][1:])
         if has_notes:
             cut = {note: cut_at_word(note, room) for note in distinct}
-            padded.append([cut[note] for note in notes])
+            padded.append(["note", *[cut[note] for note in notes]])
         gap = " " * _GAP
-        return [*lines, *[gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]]
+        head, *lines = [gap.join(cells).rstrip() for cells in zip(*padded, strict=True)]
+        return [*above, self._shell.paint(head, "bold", result=True), *lines]
 
     def _painted(self, statuses: Sequence[str]) -> list[str]:
         """Colour the words in the status column of the table of runs: ``failed`` in red."""
@@ -378,16 +378,6 @@ class RunsTable:
             for cell in set(statuses)
         }
         return [painted[cell] for cell in statuses]
-
-    def _head(self, shown: Sequence[_Column], *, has_notes: bool) -> str:
-        heads = [
-            f"{column.head:>{column.width}}"
-            if column.is_right
-            else f"{column.head:<{column.width}}"
-            for column in shown
-        ]
-        line = (" " * _GAP).join([*heads, *(["note"] if has_notes else [])]).rstrip()
-        return self._shell.paint(line, "bold", result=True)
 
     def _columns(self, group: RunGroup, names: Sequence[str]) -> list[_Column]:
         runs = group.runs
@@ -470,10 +460,9 @@ def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
 
 
 def _padded(column: _Column) -> list[str]:
-    width = column.width
-    if column.is_right:
-        return [cell.rjust(width) for cell in column.cells]
-    return [cell.ljust(width) for cell in column.cells]
+    """Pad the heading and the cells of a column to the column's width."""
+    pad = str.rjust if column.is_right else str.ljust
+    return [pad(cell, column.width) for cell in (column.head, *column.cells)]
 
 
 def _epoch(run: RunSummary) -> str:
