@@ -17,7 +17,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from jobrun.core.captured_output import STREAMS
 from jobrun.core.events import Noted
 from jobrun.core.hash_seed import VARIABLE
 from jobrun.core.stop_signals import NAMED
+from jobrun.core.waiting import wait_until
 from jobrun.graph.types import Cluster
 from jobrun.session.base import NodeLostError, RunContext
 from jobrun.session.processes.session import ProcessesSession
@@ -219,17 +219,14 @@ def _wait_for_hosts(address: str, count: int) -> None:
     Raises:
         EnvironmentFaultError: E480, some of them did not join.
     """
-    end = time.monotonic() + _JOIN_S
-    while (joined := len(_list_machines())) < count:
-        if time.monotonic() > end:
-            raise EnvironmentFaultError.of(
-                "E480",
-                f"only {joined} of {count} hosts have joined the Ray cluster at "
-                f"'{address}' after {_JOIN_S:g} s",
-                "see what 'ray start' says in the output of the batch job; each host must reach "
-                "that address",
-            )
-        time.sleep(_JOIN_POLL_S)
+    if not wait_until(lambda: len(_list_machines()) >= count, _JOIN_S, _JOIN_POLL_S):
+        raise EnvironmentFaultError.of(
+            "E480",
+            f"only {len(_list_machines())} of {count} hosts have joined the Ray cluster at "
+            f"'{address}' after {_JOIN_S:g} s",
+            "see what 'ray start' says in the output of the batch job; each host must reach "
+            "that address",
+        )
 
 
 def _require_reachable(address: str) -> None:
