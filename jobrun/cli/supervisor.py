@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from threading import Lock
@@ -413,27 +412,23 @@ class NewsSender:
                 self._start(content | {"exit_code": None})
         if exit_code is None:
             return
-        import subprocess  # noqa: PLC0415 - only where someone is notified
-
+        from jobrun.core.child_process import wait_or_kill  # noqa: PLC0415 - to notify
         from jobrun.core.notify_target import news_of_exit  # noqa: PLC0415
 
         self._start({"news": news_of_exit(exit_code), "exit_code": exit_code, "detail": detail})
         deadline = time.monotonic() + _LONGEST_SENDING_S
         for sender in self._senders:
             try:
-                sender.wait(max(0.0, deadline - time.monotonic()))
-            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                wait_or_kill(sender, max(0.0, deadline - time.monotonic()))
+            except KeyboardInterrupt:
                 sender.kill()
 
     def _start(self, news: dict[str, Any]) -> None:
         """Start a process, from the supervisor, that sends one notification to all targets."""
-        import subprocess  # noqa: PLC0415 - only where someone is notified
+        # Other runs do not need what this loads.
+        from jobrun.core.child_process import start_module, write_line  # noqa: PLC0415
 
-        sender = subprocess.Popen(
-            [sys.executable, "-P", "-m", "jobrun.tools.notify"], stdin=subprocess.PIPE
-        )
+        sender = start_module("jobrun.tools.notify")
         self._senders.append(sender)
         self._spared.add(sender.pid)
-        assert sender.stdin is not None  # noqa: S101 - for the type checker
-        with contextlib.suppress(BrokenPipeError), sender.stdin:
-            sender.stdin.write(json.dumps(self._request | news).encode())
+        write_line(sender, self._request | news, is_last=True)

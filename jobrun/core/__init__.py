@@ -10,6 +10,7 @@
 - ``partly_compared``: records of which some fields do not count when they are compared.
 - ``interpreter``: the garbage collector, paused while much is made and nothing thrown away, and
   memory for the calls of a thread, in one block.
+- ``child_process``: start a child, write lines to it, limit its time, signal its group.
 - ``system_calls``: what only some systems have, with substitutes. ``stop_signals``: the signals
   that ask a run to save and stop, and how a supervisor relays them. ``waiting``: until something
   is so, or a time limit is over. ``hash_seed``: ``PYTHONHASHSEED``. ``failpoints``: places at

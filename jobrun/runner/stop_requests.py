@@ -440,24 +440,12 @@ def _parse_own(text: str) -> float:
 
 
 def _run_command(command: list[str]) -> str:
-    import shutil  # noqa: PLC0415 - only under a batch system
-    import subprocess  # noqa: PLC0415 - only under a batch system
+    from jobrun.core.child_process import run_and_capture  # noqa: PLC0415 - only under one
 
-    program = shutil.which(command[0])
-    if program is None:
-        return ""
     try:
-        done = subprocess.run(  # noqa: S603 - a fixed command of the batch system
-            [program, *command[1:]],
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError):
+        return run_and_capture(command, limit_s=_COMMAND_S).stdout.strip()
+    except OSError:
         return ""
-    return done.stdout.strip()
 
 
 def _install(handler: Callable[[int, FrameType | None], object]) -> dict[int, Any]:

@@ -21,7 +21,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from pathlib import Path
 
 import pytest
 
+from jobrun.core.child_process import python_command, run_and_capture
 from jobrun.runner.listeners.listener import EpochMetrics, ListenedRun, Number, open_listener
 
 Points = Mapping[str, Sequence[tuple[int, float]]]
@@ -132,16 +132,9 @@ def start(
         "params": run.params,
     }
     request = json.dumps([name, facts, history, records, is_killed])
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", "jobrun.testing.listeners"],
-        input=request,
-        text=True,
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=_LONGEST_S,
-    )
-    assert ended.returncode == (-signal.SIGKILL if is_killed else 0), ended.stdout
+    command = python_command("jobrun.testing.listeners")
+    ended = run_and_capture(command, request, limit_s=_LONGEST_S)
+    assert ended.returncode == (-signal.SIGKILL if is_killed else 0), ended.stdout + ended.stderr
 
 
 def _drive() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -36,10 +34,12 @@ from jobrun.checkpoint.stores.mid_epoch_store import (
     parse_mid_epoch_name,
 )
 from jobrun.checkpoint.stores.read_locks import hold_chosen
+from jobrun.core.child_process import run_and_capture
 from jobrun.core.errors import CheckpointError, JobrunError, UsageError
 from jobrun.core.events import CheckpointTimes
 from jobrun.core.files.json_files import parse_json, read_lines
 from jobrun.core.partly_compared import PartlyCompared
+from jobrun.core.stop_signals import signal_name
 from jobrun.core.text.big_integers import integer_text
 from jobrun.core.text.names import did_you_mean
 from jobrun.core.text.object_url import is_object_url
@@ -494,7 +494,7 @@ def _read_in_child(path: str, timeout_s: float) -> dict[str, Any]:
     limits = (str(_ROOM_BYTES + _COPIES * size_bytes), str(_CPU_S + (size_bytes >> 26)))
     import_paths = json.dumps([entry for entry in sys.path if entry])
     try:
-        done = subprocess.run(  # noqa: S603 - this very program, on a path
+        done = run_and_capture(
             [
                 sys.executable,
                 "-I",
@@ -504,21 +504,18 @@ def _read_in_child(path: str, timeout_s: float) -> dict[str, Any]:
                 import_paths,
                 *limits,
             ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-            env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            limit_s=timeout_s,
+            environment={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         raise _deadly(path, f"reading it takes longer than {timeout_s:g} s") from None
     if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+        name = signal_name(-done.returncode)
         raise _deadly(path, f"the process that read it was ended by {name}")
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        last = done.stderr.strip().rpartition("\n")[2]
         raise _deadly(path, f"the process that read it failed ({last or 'no word'})") from None
     return answer
 

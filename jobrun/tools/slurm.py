@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 from msgspec import Struct
 
+from jobrun.core.child_process import run_and_capture
 from jobrun.core.errors import EnvironmentFaultError, UsageError
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.version import __version__
@@ -177,15 +177,8 @@ def submit(text: str) -> str:
             "submit from a machine of the cluster, or write the script: jobrun submit … --print",
         )
     try:
-        done = subprocess.run(  # noqa: S603 - a fixed command of the batch system
-            [program, "--parsable"],
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=_ASK_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
+        done = run_and_capture([program, "--parsable"], text, limit_s=_ASK_S)
+    except OSError as error:
         raise EnvironmentFaultError.of(
             "E445", f"sbatch did not answer: {error}", "check whether Slurm works: sinfo"
         ) from error

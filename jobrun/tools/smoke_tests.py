@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 from msgspec import Struct, field
 
+from jobrun.core.child_process import parse_event, python_command, run_and_capture
 from jobrun.tools.isolation.isolation import plain_environment
 
 _STOPPED = 75
@@ -89,19 +87,11 @@ def run_smoke_tests(
 
 
 def _run(spec: str, words: Sequence[str], environment: Mapping[str, str]) -> SmokeResult:
-    command = [sys.executable, "-P", "-m", "jobrun", "run", spec, "--resume", "never", "--json"]
+    command = python_command("jobrun", "run", spec, "--resume", "never", "--json")
     started = time.monotonic()
-    done = subprocess.run(  # noqa: S603 - this interpreter, our own program
-        [*command, "--log-format", "json", *words],
-        capture_output=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-        env=environment,
-    )
+    done = run_and_capture([*command, "--log-format", "json", *words], environment=environment)
     seconds = time.monotonic() - started
-    ended = _document(done.stdout)
+    ended = parse_event(done.stdout)
     faults, last_lines = _split_output(done.stderr)
     first = faults[0]["message"] if faults else ""
     return SmokeResult(
@@ -116,19 +106,11 @@ def _run(spec: str, words: Sequence[str], environment: Mapping[str, str]) -> Smo
     )
 
 
-def _document(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
 def _split_output(text: str) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Split the output of a smoke test into error events and the last lines of text."""
     faults, last_lines = [], []
     for line in text.splitlines():
-        event = _document(line)
+        event = parse_event(line)
         match event.get("event"):
             case "Fault":
                 faults.append(event)

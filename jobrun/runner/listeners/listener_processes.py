@@ -35,6 +35,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jobrun.core.child_process import start_module
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import (
     EpochEnded,
@@ -47,6 +48,7 @@ from jobrun.core.events import (
     RunStarted,
 )
 from jobrun.core.files.json_files import read_lines
+from jobrun.core.waiting import wait_until
 from jobrun.runner.listeners.listener import (
     EpochMetrics,
     ListenedRun,
@@ -201,11 +203,10 @@ class _ListenerProcess:
         self._waiting = bytearray()
         log.parent.mkdir(exist_ok=True)
         with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - a module of ours
-                # -P: files beside the spec must not shadow modules of Python. A new session:
-                # Ctrl-C goes to the run, which then ends its listeners.
-                [sys.executable, "-P", "-m", "jobrun.runner.listeners.listener_processes", name],
-                stdin=subprocess.PIPE,
+            # A new session: Ctrl-C goes to the run, which then ends its listeners.
+            self._process = start_module(
+                "jobrun.runner.listeners.listener_processes",
+                name,
                 stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
@@ -226,9 +227,7 @@ class _ListenerProcess:
 
     def finish(self, deadline: float) -> None:
         """Send the queued lines to a listener's process, then wait until it ends."""
-        while self._waiting and not self.failure and time.monotonic() < deadline:
-            time.sleep(0.01)
-            self._flush()
+        wait_until(self._is_flushed, deadline - time.monotonic(), 0.01)
         self.close()
         if self.failure:
             return
@@ -241,6 +240,10 @@ class _ListenerProcess:
             self._fail(self._reason())
         elif self._process.stdout is not None:
             self._process.stdout.close()
+
+    def _is_flushed(self) -> bool:
+        self._flush()
+        return not self._waiting
 
     def close(self) -> None:
         """Close the pipe to a listener's process; may be called twice."""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import signal
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from jobrun.core.system_calls import has_ended
 
 if TYPE_CHECKING:
     import subprocess
@@ -103,14 +99,3 @@ def _start(mark: str) -> subprocess.Popen[str]:
         start_new_session=True,
         text=True,
     )
-
-
-def kill_program(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to the whole process group of a child process, if any of it is left."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def has_program_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a child process has ended, without reaping it, so that its PID stays taken."""
-    return has_ended(process.pid, process.poll)

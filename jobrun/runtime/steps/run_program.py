@@ -20,9 +20,11 @@ from typing import Any, NoReturn
 import numpy as np
 from msgspec import Struct
 
+from jobrun.core.child_process import signal_group
 from jobrun.core.errors import EnvironmentFaultError, TaskFailedError
 from jobrun.core.events import Logged, Noted
 from jobrun.core.hash_seed import VARIABLE
+from jobrun.core.system_calls import has_ended
 from jobrun.core.text.big_integers import integer_hex, is_long, key_text
 from jobrun.core.text.units import size
 from jobrun.formats.load_save import read_member
@@ -31,7 +33,6 @@ from jobrun.graph.steps import RunProgram
 from jobrun.runtime.codegen.coercion import as_own_value
 from jobrun.runtime.codegen.liveness import BlockNames
 from jobrun.runtime.context.cancel import CancelScope
-from jobrun.runtime.context.child_processes import has_program_ended, kill_program
 from jobrun.runtime.context.frame import LEVELS, Frame
 from jobrun.runtime.context.imported_code import IMPORTED_CODE
 from jobrun.runtime.steps.data_files import require_run_directory
@@ -358,19 +359,19 @@ def follow_output(
             selector.register(pipe, selectors.EVENT_READ)
             is_open = True
             # The pipe may stay open in a background process, or be closed early.
-            while not has_program_ended(process):
+            while not has_ended(process.pid, process.poll):
                 if not is_open:
                     time.sleep(_POLL_S)
                 elif selector.select(_POLL_S):
                     is_open = _read(pipe, lines)
                 deadline = _end_if_cancelled(process, cancel, deadline)
-            kill_program(process, signal.SIGKILL)
+            signal_group(process, signal.SIGKILL)
             for _ in range(_LAST_CHUNKS):
                 if not selector.select(0) or not _read(pipe, lines):
                     break
     finally:
         # Signal before the leader is reaped: until then no other process can get its PID.
-        kill_program(process, signal.SIGKILL)
+        signal_group(process, signal.SIGKILL)
         process.wait()
         lines.end()
     return process.returncode
@@ -417,13 +418,13 @@ def _end_if_cancelled(
     if not cancel.cancelled:
         return deadline
     if cancel.at_once:
-        kill_program(process, signal.SIGKILL)
+        signal_group(process, signal.SIGKILL)
         return deadline
     if not deadline:
-        kill_program(process, signal.SIGTERM)
+        signal_group(process, signal.SIGTERM)
         return time.monotonic() + _GRACE_S
     if time.monotonic() > deadline:
-        kill_program(process, signal.SIGKILL)
+        signal_group(process, signal.SIGKILL)
     return deadline
 
 

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobrun.core.captured_output import STREAMS, take_left_output
+from jobrun.core.child_process import wait_or_kill
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.events import Listener, Logged
 from jobrun.core.files.output_file import open_output_files
-from jobrun.core.stop_signals import requested_signals
+from jobrun.core.stop_signals import requested_signals, signal_name
 from jobrun.core.system_calls import open_message_sockets
 from jobrun.graph.types import OutputRef
 from jobrun.runtime.codegen.meter_protocol import BlockTime
@@ -107,9 +108,7 @@ class LocalProcess:
     def abort(self) -> None:
         """Make a local worker process print its stack traces and end; kill it after 5 s."""
         self._process.send_signal(signal.SIGABRT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
-        self._process.kill()
+        wait_or_kill(self._process, _END_S)
 
     def connect_peer(self, asker: str, owner: str, other: LocalProcess) -> None:
         """Connect a local worker process to another one by a socket pair, to request its blobs."""
@@ -175,19 +174,12 @@ class LocalProcess:
 
     def join(self) -> str:
         """Wait until the local worker process ends, or kill it after 5 s; return how it ended."""
-        try:
-            status = self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            status = self._process.wait()
+        status = wait_or_kill(self._process, _END_S)
         if self._was_stopped:
             return f"was stopped by a signal and did not continue for {STOPPED_S:g} s"
         if status >= 0:
             return f"ended with exit code {status}"
-        try:
-            return f"was ended by {signal.Signals(-status).name}"
-        except ValueError:
-            return f"was ended by signal {-status}"
+        return f"was ended by {signal_name(-status)}"
 
 
 class WorkerHandle:

@@ -8,10 +8,10 @@ its own, so that a fork is sound; a request is a line of JSON, and so is its ans
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
+import math
 import os
 import runpy
 import signal
@@ -21,15 +21,15 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
+from jobrun.core.child_process import start_module, write_line
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.failpoints import arm
 from jobrun.core.hash_seed import DEFAULT, VARIABLE
-from jobrun.core.system_calls import has_ended, wait_for_signal
+from jobrun.core.system_calls import wait_for_signal
 from jobrun.tools.isolation.isolation import Isolation, enter_isolation, plain_environment
 
 MODULE = "jobrun.tools.prove.fork_server"
@@ -71,34 +71,22 @@ class ForkClient:
     def __init__(
         self, program: str, preload: Sequence[str], environment: Mapping[str, str]
     ) -> None:
-        self._arguments = [sys.executable, "-P", "-m", MODULE, program, *preload]
+        self._program = (program, *preload)
         self._environment = {VARIABLE: DEFAULT, **environment}
-        self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> ForkClient:
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own module
-            self._arguments,
+        self._process = start_module(
+            MODULE,
+            *self._program,
             env=self._environment,
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
             start_new_session=True,
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        process = self._opened()
-        pipe_in, pipe_out = _pipes(process)
-        # If it died, a request may be left in the pipe unread.
-        with contextlib.suppress(BrokenPipeError):
-            pipe_in.close()
-        pipe_out.close()
-        process.wait()
+    def __exit__(self, *_: object) -> None:
+        # Closes its input; if it died, a request may be left in the pipe unread.
+        self._process.communicate()
 
     def run(
         self,
@@ -128,13 +116,9 @@ class ForkClient:
             "kill_after_s": kill_after_s,
             "isolation": isolation.request() if isolation else None,
         }
-        pipe_in, pipe_out = _pipes(self._opened())
-        try:
-            pipe_in.write(json.dumps(request) + "\n")
-            pipe_in.flush()
-            answer = pipe_out.readline()
-        except BrokenPipeError:
-            answer = ""
+        write_line(self._process, request)
+        assert self._process.stdout is not None  # noqa: S101 - for the type checker
+        answer = self._process.stdout.readline()
         if not answer:
             raise EnvironmentFaultError.of(
                 "E417",
@@ -142,17 +126,6 @@ class ForkClient:
                 "see its output above; a memory limit may have killed it",
             )
         return ProcessEnd(**json.loads(answer))
-
-    def _opened(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            raise RuntimeError("the fork server is not running")
-        return self._process
-
-
-def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("the fork server has no pipes")
-    return process.stdin, process.stdout
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -179,12 +152,7 @@ def _serve(program: str, request: dict[str, Any]) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         _execute_and_exit(program, request)
-    killed = _wait_for_child(child, request["kill_after_s"])
-    if killed:
-        os.kill(child, signal.SIGKILL)
-    status = _reaped.pop(child, None)
-    if status is None:
-        _, status = os.waitpid(child, 0)
+    status, killed = _wait_for_child(child, request["kill_after_s"])
     return {
         "exit_code": os.waitstatus_to_exitcode(status),
         "started": started,
@@ -193,30 +161,22 @@ def _serve(program: str, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _wait_for_child(child: int, limit_s: float | None) -> bool:
-    """Wait in the fork server for a child, up to a limit; return whether the child still runs."""
-    if limit_s is None:
-        return False
-    deadline = time.monotonic() + limit_s
+def _wait_for_child(child: int, limit_s: float | None) -> tuple[int, bool]:
+    """Wait in the fork server for a child, which is killed after a limit.
+
+    Returns:
+        Its status, and whether it was killed here.
+    """
+    deadline = math.inf if limit_s is None else time.monotonic() + limit_s
     while True:
-        # Do not reap it here if possible: a free PID may be reused by another process.
-        if has_ended(child, lambda: _reap(child)):
-            return False
+        pid, status = os.waitpid(child, 0 if limit_s is None else os.WNOHANG)
+        if pid:
+            return status, False
         remaining_s = deadline - time.monotonic()
         if remaining_s <= 0:
-            return True
+            os.kill(child, signal.SIGKILL)
+            return os.waitpid(child, 0)[1], True
         wait_for_signal({signal.SIGCHLD}, remaining_s)
-
-
-_reaped: dict[int, int] = {}
-
-
-def _reap(child: int) -> int | None:
-    """Reap the fork server's child if it has ended, and return the status; None if it runs."""
-    pid, status = os.waitpid(child, os.WNOHANG)
-    if pid == 0:
-        return None
-    return _reaped.setdefault(child, status)
 
 
 def _execute_and_exit(program: str, request: dict[str, Any]) -> NoReturn:

@@ -13,12 +13,9 @@ When the sweep itself dies, the kernel asks each process to save and end.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +27,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from jobrun.core.child_process import parse_event, python_command, signal_group
 from jobrun.core.stop_signals import handleable_signals
 from jobrun.core.system_calls import bind_parent_death_signal
 from jobrun.runner.rundir.lock import is_live
@@ -82,10 +80,10 @@ def run_command(spec: str, run_dir: Path, words: Sequence[str]) -> list[str]:
         run_dir: Where runs live.
         words: Further ones, such as ``--epochs 2``.
     """
-    return [
-        sys.executable, "-P", "-m", "jobrun", "run", spec, "--resume", "auto",
+    return python_command(
+        "jobrun", "run", spec, "--resume", "auto",
         "--log-format", "json", "--quiet", "--run-dir", str(run_dir), *words,
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 class Pool:
@@ -165,7 +163,7 @@ class Pool:
         started = False
         with process.stderr as lines:
             for line in lines:
-                event = _event(line)
+                event = parse_event(line)
                 match event.get("event"):
                     case "RunStarted":
                         started = True
@@ -217,8 +215,7 @@ class Pool:
 
     def _to_groups(self, number: int) -> None:
         for process in list(self._running.values()):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+            signal_group(process, number)
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
@@ -233,11 +230,3 @@ def _dies_with(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return first
-
-
-def _event(line: str) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return {}
-    return event if isinstance(event, dict) else {}
