@@ -6,12 +6,10 @@ and compares its end with that of an unbroken run.
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -20,9 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrun.core.errors import ProofError
+from jobrun.core.events import RunStarted
 from jobrun.core.failpoints import TRACE_VARIABLE, VARIABLE
+from jobrun.core.files.json_files import read_lines
 from jobrun.core.text.patterns import lazy_pattern
-from jobrun.runner.rundir.run_directories import Run, runs
+from jobrun.runner.rundir.logs import read_events
+from jobrun.runner.rundir.run_directories import EVENTS_NAME, Run, runs
 from jobrun.tools.prove.fork_server import ProcessEnd
 from jobrun.tools.prove.judge import (
     Difference,
@@ -377,14 +378,9 @@ def _has_finished(folder: Path) -> bool:
 
 def _loaded(run: Run) -> int:
     """Return the newest epoch from which a resume of the trial continued; 0 for none."""
-    loaded = 0
-    with (run.path / "events.jsonl").open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            # A kill may have cut a line; that of a start is written before anything runs.
-            with suppress(ValueError):
-                event = json.loads(line) if '"RunStarted"' in line else {}
-                loaded = max(loaded, int(event.get("epoch", 0)))
-    return loaded
+    # A kill may have cut a line; that of a start is written before anything runs.
+    starts = read_events(read_lines(run.path / EVENTS_NAME), (RunStarted,))
+    return max([0, *(start.event.epoch for start in starts)])
 
 
 def _ended_badly(ended: ProcessEnd, folder: Path) -> str:
