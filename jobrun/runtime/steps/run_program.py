@@ -357,13 +357,10 @@ def follow_output(
             pipe = process.stdout.fileno()
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ)
-            is_open = True
             # The pipe may stay open in a background process, or be closed early.
             while not has_ended(process.pid, process.poll):
-                if not is_open:
-                    time.sleep(_POLL_S)
-                elif selector.select(_POLL_S):
-                    is_open = _read(pipe, lines)
+                if selector.select(_POLL_S) and not _read(pipe, lines):
+                    selector.unregister(pipe)
                 deadline = _end_if_cancelled(process, cancel, deadline)
             signal_group(process, signal.SIGKILL)
             for _ in range(_LAST_CHUNKS):
