@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --benchmark-disable -n 3 --dist worksteal
 QUICK := "not long and not benchmark"
 
-.PHONY: run test test-all static check schema golden bench release-check clean
+.PHONY: run test test-all test-long static check schema golden bench release-check clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -17,6 +17,7 @@ help:
 	@echo "make run       install into $(VENV) and run specs/digits-kmeans.yaml"
 	@echo "make test      the tests, without the long ones"
 	@echo "make test-all  all tests"
+	@echo "make test-long the long ones alone"
 	@echo "make prove     kills, crash states, power cuts and damage by the thousand; about two hours"
 	@echo "make static    style, types, layers and schema; runs no test"
 	@echo "make check     make static, and make test"
@@ -40,6 +41,9 @@ test: $(VENV)/.installed-dev
 
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) -m "not benchmark"
+
+test-long: $(VENV)/.installed-dev
+	$(PYTEST) -m "long and not benchmark"
 
 .PHONY: prove
 prove: $(VENV)/.installed-dev

@@ -64,6 +64,13 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
         _uncollected.append(report.nodeid)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a test that failed at once: who ends the tests early, or has a limit, sees it, too."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nfailed: {report.nodeid}", flush=True)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End with 2 if a module could not be collected, as without xdist, and not with 1."""
     if _uncollected:

@@ -38,7 +38,7 @@ FRAME = {
 }  # fmt: skip
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 LONG = settings(
-    max_examples=examples(10_000), deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(5_000), deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

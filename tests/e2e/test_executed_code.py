@@ -123,7 +123,7 @@ def last_value(folder: Path) -> object:
 @pytest.mark.parametrize(
     ("use", "session"),
     [
-        *thinned(itertools.product(USES, ["threads", "processes"]), 9),
+        *thinned(itertools.product(USES, ["threads", "processes"]), 9, 3),
         pytest.param("function", "ray", marks=pytest.mark.long),
         pytest.param("spawn", "ray", marks=pytest.mark.long),
     ],

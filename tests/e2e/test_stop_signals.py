@@ -144,14 +144,14 @@ def _check(folder: Path, name: str, target: str, moment: str, unbroken: dict[int
     assert _content(folder) == unbroken
 
 
-@pytest.mark.parametrize(("name", "target"), thinned(product(NAMES, TARGETS), 10))
+@pytest.mark.parametrize(("name", "target"), thinned(product(NAMES, TARGETS), 10, 4))
 def test_each_signal_to_each_process_saves_and_ends_with_75(name, target, tmp_path, unbroken):
     folder = _folder(tmp_path / "x", "sleep")
     _check(folder, name, target, "sleep", unbroken)
 
 
 @pytest.mark.parametrize(
-    ("moment", "name", "target"), thinned(product(MOMENTS, USUAL, TARGETS), 17)
+    ("moment", "name", "target"), thinned(product(MOMENTS, USUAL, TARGETS), 17, 5)
 )
 def test_a_signal_at_each_moment_saves_and_ends_with_75(moment, name, target, tmp_path, unbroken):
     folder = _folder(tmp_path / "x", moment)
@@ -208,7 +208,7 @@ def step""",
     assert _content(folder) == unbroken
 
 
-@pytest.mark.parametrize("delay_ms", thinned(range(30), 2))
+@pytest.mark.parametrize("delay_ms", thinned(range(30), 6, 4))
 def test_a_signal_as_the_process_ends_does_not_change_the_result(delay_ms, tmp_path):
     folder = _folder(tmp_path / "job", "never")
     process = subprocess.Popen(

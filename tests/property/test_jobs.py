@@ -48,7 +48,7 @@ def test_a_job_that_is_measured_ends_with_the_same_bits(spec):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=examples(50))
+@settings(_COMMON, max_examples=examples(20))
 @given(specs())
 def test_any_job_that_is_measured_ends_with_the_same_bits(spec):
     _checked(check_metered, spec)
@@ -56,7 +56,7 @@ def test_any_job_that_is_measured_ends_with_the_same_bits(spec):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=examples(100))
+@settings(_COMMON, max_examples=examples(40))
 @given(specs())
 def test_any_job_in_a_session_does_what_it_says(spec):
     _checked(check_threads, spec)
@@ -64,7 +64,7 @@ def test_any_job_in_a_session_does_what_it_says(spec):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=examples(30))
+@settings(_COMMON, max_examples=examples(12))
 @given(specs())
 def test_any_job_resumed_from_any_epoch_ends_with_the_same_bits(spec):
     _checked(check_runner, spec)

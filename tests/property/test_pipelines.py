@@ -92,14 +92,14 @@ def test_failures_and_early_ends_end_the_pipeline(pipeline):
 
 
 @pytest.mark.long
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pipelines())
 def test_every_record_arrives_once_in_many_pipelines(pipeline):
     check_sound(pipeline)
 
 
 @pytest.mark.long
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pipelines(trouble=True))
 def test_failures_and_early_ends_end_many_pipelines(pipeline):
     check_troubled(pipeline)

@@ -100,7 +100,7 @@ def test_a_run_resumed_from_any_epoch_ends_as_the_unbroken_one(reader, source, n
 
 
 @pytest.mark.long
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(*_ARGUMENTS)
 def test_many_runs_resumed_from_any_epoch_end_as_unbroken_ones(reader, source, nodes, instances):
     _check(reader, source, nodes, instances)

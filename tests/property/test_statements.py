@@ -56,7 +56,7 @@ def test_each_operator_in_place_on_each_pair_of_shapes(tmp_path):
 def test_many_statements_mean_what_they_mean_in_python(tmp_path, draw):
     pick = Random(11)
 
-    _check([draw(pick) for _ in range(examples(5000))], tmp_path)
+    _check([draw(pick) for _ in range(examples(2500))], tmp_path)
 
 
 @pytest.mark.long
@@ -94,7 +94,7 @@ def test_types_of_any_call_are_inferred_or_refused():
 
 @pytest.mark.long
 def test_types_of_many_calls_are_inferred_or_refused():
-    _infer(examples(40_000), 2)
+    _infer(examples(20_000), 2)
 
 
 @pytest.mark.parametrize(

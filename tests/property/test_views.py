@@ -92,7 +92,7 @@ def test_views_keep_the_values_that_copies_have(spec):
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@settings(_COMMON, max_examples=examples(350))
+@settings(_COMMON, max_examples=examples(150))
 @given(view_programs())
 def test_any_views_keep_the_values_that_copies_have(spec):
     _checked(spec)

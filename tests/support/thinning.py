@@ -9,15 +9,28 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
+# How many times as much 'make prove' tries.
+_TIMES = int(os.environ.get("JOBRUN_TIMES", "1"))
 
-def thinned(values: Iterable[Any], step: int) -> list[Any]:
-    """Return all values, for ``parametrize``; only every ``step``-th one is not long."""
-    return [value if index % step == 0 else _as_long(value) for index, value in enumerate(values)]
+
+def thinned(values: Iterable[Any], step: int, long_step: int = 1) -> list[Any]:
+    """Return values for ``parametrize``, of which every ``step``-th one is tried all day.
+
+    Args:
+        values: All of them, as 'make prove' tries them.
+        step: Of every so many values one is tried all day.
+        long_step: Of the others every so many is tried in a long test.
+    """
+    return [
+        value if index % step == 0 else _as_long(value)
+        for index, value in enumerate(values)
+        if index % step == 0 or index % long_step == 0 or _TIMES > 1
+    ]
 
 
 def examples(count: int) -> int:
     """Return how many random examples a long test tries: so many times as JOBRUN_TIMES says."""
-    return count * int(os.environ.get("JOBRUN_TIMES", "1"))
+    return count * _TIMES
 
 
 def _as_long(value: Any) -> ParameterSet:

@@ -112,7 +112,7 @@ def test_sets_of_mixed_blobs_are_what_they_were(tmp_path, seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(0, examples(600), 20))
+@pytest.mark.parametrize("first", range(0, examples(300), 20))
 def test_many_sets_of_mixed_blobs_are_what_they_were(tmp_path, first):
     for seed in range(1000 + first, 1000 + first + 20):
         folder = tmp_path / str(seed)
