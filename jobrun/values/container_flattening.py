@@ -269,25 +269,30 @@ def _taken_out(node: Any, path: Path, leaves: Leaves) -> Any:
     if node is not None and _is_inline(node):
         leaves[path] = node["text"] if isinstance(node, dict) else node
         return "value"
-    if not isinstance(node, dict) or _is_leaf(node) or node.keys() & {"same", "named"}:
-        return node
-    taken_out = dict(node)
-    for key, part in node.items():
-        if key in ("list", "tuple") and "class" not in node:
-            taken_out[key] = [
-                _taken_out(item, (*path, str(at)), leaves) for at, item in enumerate(part)
-            ]
-        elif key in ("dict", "fields", "tuple"):
-            taken_out[key] = _items_taken_out(part, path, leaves)
-        elif key == "pairs":
-            taken_out[key] = [
-                [_taken_out(item, (*path, half, str(at)), leaves) for at, item in enumerate(items)]
-                for half, items in zip(("keys", "items"), part, strict=True)
-            ]
-        elif key in ("of", "rest"):
-            inner = path if "rest" not in node else (*path, "new" if key == "of" else "rest")
-            taken_out[key] = _taken_out(part, inner, leaves)
-    return taken_out
+
+    def each(nodes: list[Any], *steps: str) -> list[Any]:
+        return [_taken_out(item, (*path, *steps, str(at)), leaves) for at, item in enumerate(nodes)]
+
+    match node:
+        case {"pairs": [keys, items]}:
+            return {**node, "pairs": [each(keys, "keys"), each(items, "items")]}
+        case {"dict": items}:
+            return {**node, "dict": _items_taken_out(items, path, leaves)}
+        case {"fields": items}:
+            return {**node, "fields": _items_taken_out(items, path, leaves)}
+        case {"class": _, "tuple": items}:
+            return {**node, "tuple": _items_taken_out(items, path, leaves)}
+        case {"list": items}:
+            return {"list": each(items)}
+        case {"tuple": items}:
+            return {"tuple": each(items)}
+        case {"adapted": _, "of": tree, "rest": rest}:
+            tree = _taken_out(tree, (*path, "new"), leaves)
+            return {**node, "of": tree, "rest": _taken_out(rest, (*path, "rest"), leaves)}
+        case {"adapted": _, "of": tree}:
+            return {**node, "of": _taken_out(tree, path, leaves)}
+        case _:
+            return node
 
 
 def _items_taken_out(items: list[Any], path: Path, leaves: Leaves) -> list[Any]:

@@ -1,10 +1,10 @@
 """Measure how large the package is, and how much of it one command needs: ``make house``.
 
 Prints modules, lines, the largest folder, the modules that the README's first job executes, those
-that ``validate`` executes, and the share of identifiers that say nothing. With ``--questions
-SEED`` it writes ``questions.txt`` and ``key.json`` to the current directory: thirty functions
-drawn at random, of which a reader who has not seen the code gets the first sentence and guesses
-the file.
+that ``validate`` executes, the share of identifiers that say nothing, and the hardest functions.
+With ``--questions SEED`` it writes ``questions.txt`` and ``key.json`` to the current directory:
+thirty functions drawn at random, of which a reader who has not seen the code gets the first
+sentence and guesses the file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import complexipy
 
 from tests.support.prose import parse
 
@@ -201,6 +203,19 @@ class EmptyNames:
         return "\n".join([*lines, "Name each after what it holds, such as", *mends])
 
 
+def hardest_functions(folder: Path, count: int = 20) -> list[tuple[int, str]]:
+    """List the functions of the highest cognitive complexity, and it: nested branches count more.
+
+    See G. A. Campbell, "Cognitive Complexity", SonarSource 2018.
+    """
+    complexities = [
+        (function.complexity, f"{path.relative_to(ROOT)}:{function.line_start} {function.name}")
+        for path in sorted(folder.rglob("*.py"))
+        for function in complexipy.file_complexity(str(path)).functions
+    ]
+    return sorted(complexities, reverse=True)[:count]
+
+
 def executed(*words: str) -> int:
     """Count the modules of the package with a function that a command line calls."""
     text = README.read_text()
@@ -271,6 +286,9 @@ def main() -> None:
         print(f"{f'names that say nothing, {folder.name}':28} {share:7.2f} %")
     for folder, lines in lines_by_folder().items():
         print(f"{f'lines of code, {folder}':38} {lines:7,}")
+    print("cognitive complexity of the hardest functions")
+    for complexity, function in hardest_functions(PACKAGE):
+        print(f"{complexity:7} {function}")
 
 
 if __name__ == "__main__":

@@ -191,45 +191,70 @@ def parse_journal(data: bytes, run_id: str) -> JournalContents:
         # A complete last line with a wrong checksum is a write that reached the disk only in part.
         tail = lines.pop() + b"\n"
         entries.pop()
-    epochs: set[int] = set()
-    deleted: set[int] = set()
-    spans: list[MetricsSpan] = []
-    rewound_to, generation, unrecorded = -1, 0, -1
-    within = (-1, 0)
+    replay = _Replay()
     for number, entry in enumerate(entries, start=1):
         if entry is None:
             raise _damaged(number)
-        if entry.kind == "rewind":
-            rewound_to, generation = entry.epoch, entry.generation
-            epochs = {epoch for epoch in epochs if epoch <= rewound_to}
-            unrecorded = min(unrecorded, rewound_to)
-            spans = [span for span in spans if span.last <= rewound_to]
-            within = within if within[0] <= rewound_to else (-1, 0)
-        elif entry.kind == "records":
-            within = (entry.epoch, entry.records)
-        else:
-            epochs.add(entry.epoch)
-            within = within if within[0] > entry.epoch else (-1, 0)
-            deleted.discard(entry.epoch)
-            deleted.update(entry.deletes or ())
-            if entry.metrics is None:
-                unrecorded = unrecorded if entry.deletes is not None else entry.epoch
-            else:
-                after, number_of_lines, checksum = entry.metrics
-                while spans and spans[-1].last > after:
-                    spans.pop()
-                spans.append(MetricsSpan(after, entry.epoch, number_of_lines, checksum))
-    return JournalContents(
-        tuple(sorted(epochs)),
-        rewound_to,
-        generation,
-        torn_bytes=len(tail),
-        good_bytes=len(data) - len(tail),
-        within=within,
-        deleted=frozenset(deleted),
-        unrecorded=unrecorded,
-        metrics=tuple(spans),
-    )
+        replay.apply(entry)
+    return replay.contents(torn_bytes=len(tail), good_bytes=len(data) - len(tail))
+
+
+class _Replay:
+    """What the entries of a journal say, applied one after the other."""
+
+    def __init__(self) -> None:
+        self._epochs: set[int] = set()
+        self._deleted: set[int] = set()
+        self._spans: list[MetricsSpan] = []
+        self._rewound_to, self._generation, self._unrecorded = -1, 0, -1
+        self._within = (-1, 0)
+
+    def apply(self, entry: _Entry) -> None:
+        """Take the next entry into account."""
+        match entry.kind:
+            case "rewind":
+                self._rewind(entry.epoch, entry.generation)
+            case "records":
+                self._within = (entry.epoch, entry.records)
+            case _:
+                self._save(entry)
+
+    def _rewind(self, epoch: int, generation: int) -> None:
+        self._rewound_to, self._generation = epoch, generation
+        self._epochs = {saved for saved in self._epochs if saved <= epoch}
+        self._unrecorded = min(self._unrecorded, epoch)
+        self._spans = [span for span in self._spans if span.last <= epoch]
+        if self._within[0] > epoch:
+            self._within = (-1, 0)
+
+    def _save(self, entry: _Entry) -> None:
+        self._epochs.add(entry.epoch)
+        if self._within[0] <= entry.epoch:
+            self._within = (-1, 0)
+        self._deleted.discard(entry.epoch)
+        self._deleted.update(entry.deletes or ())
+        if entry.metrics is None:
+            if entry.deletes is None:
+                self._unrecorded = entry.epoch
+            return
+        after, number_of_lines, checksum = entry.metrics
+        while self._spans and self._spans[-1].last > after:
+            self._spans.pop()
+        self._spans.append(MetricsSpan(after, entry.epoch, number_of_lines, checksum))
+
+    def contents(self, *, torn_bytes: int, good_bytes: int) -> JournalContents:
+        """Return what the journal says after all entries."""
+        return JournalContents(
+            tuple(sorted(self._epochs)),
+            self._rewound_to,
+            self._generation,
+            torn_bytes=torn_bytes,
+            good_bytes=good_bytes,
+            within=self._within,
+            deleted=frozenset(self._deleted),
+            unrecorded=self._unrecorded,
+            metrics=tuple(self._spans),
+        )
 
 
 def set_aside_journal(run: Path) -> None:
