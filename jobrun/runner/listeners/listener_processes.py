@@ -35,7 +35,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from jobrun.core.child_process import start_module
+from jobrun.core.child_process import start_module, wait_or_kill
 from jobrun.core.errors import JobrunError
 from jobrun.core.events import (
     EpochEnded,
@@ -213,7 +213,8 @@ class _ListenerProcess:
             )
         self.pid = self._process.pid
         assert self._process.stdin is not None  # noqa: S101 - for the type checker
-        self._pipe = self._process.stdin
+        assert self._process.stdout is not None  # noqa: S101 - for the type checker
+        self._pipe, self._report = self._process.stdin, self._process.stdout
         os.set_blocking(self._pipe.fileno(), False)
 
     def send(self, line: bytes) -> None:
@@ -232,14 +233,13 @@ class _ListenerProcess:
         if self.failure:
             return
         try:
-            self._process.wait(max(0.0, deadline - time.monotonic()))
+            code = self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._fail("it did not end in time")
-            return
-        if self._process.returncode:
-            self._fail(self._reason())
-        elif self._process.stdout is not None:
-            self._process.stdout.close()
+        else:
+            if code:
+                self._fail(self._reason())
+            self._report.close()
 
     def _is_flushed(self) -> bool:
         self._flush()
@@ -265,20 +265,16 @@ class _ListenerProcess:
 
     def _reason(self) -> str:
         """Return why a listener's process ended: the text in its pipe, or its exit code."""
-        assert self._process.stdout is not None  # noqa: S101 - for the type checker
-        os.set_blocking(self._process.stdout.fileno(), False)
-        output = (self._process.stdout.read() or b"").decode(errors="replace").strip()
+        os.set_blocking(self._report.fileno(), False)
+        output = (self._report.read() or b"").decode(errors="replace").strip()
         return output or f"its process ended with {self._process.returncode}"
 
     def _fail(self, why: str) -> None:
         self.failure = why
         self.close()
         self._waiting.clear()
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None  # noqa: S101 - for the type checker
-        self._process.stdout.close()
+        wait_or_kill(self._process, 0.0)
+        self._report.close()
 
 
 def main(name: str) -> int:
