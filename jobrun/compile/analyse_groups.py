@@ -190,7 +190,7 @@ def _task(
         _share_read(draft, view.node),
         draft.records.write,
         tuple(sorted(objects)),
-        _select_pairs(_blocks(draft), apart) if apart else (),
+        _select_pairs(draft.step_lists(), apart) if apart else (),
     )
     return outputs.bind_nodes(task, view.node) if outputs.reads_outputs(draft) else task
 
@@ -201,15 +201,6 @@ def _share_read(draft: TaskDraft, node: str) -> ReadRecords | ReadQueue | None:
     if not isinstance(read, ReadRecords) or read.reader.shard == "none":
         return read
     return replace(read, part=draft.nodes.index(node), parts=len(draft.nodes))
-
-
-def _blocks(draft: TaskDraft) -> tuple[tuple[Step, ...], ...]:
-    setups = (*draft.setup, *draft.instance_setup)
-    return (
-        draft.steps,
-        *(steps for setup in setups for steps in (setup.init, setup.exit)),
-        *(report.steps for report in draft.reports),
-    )
 
 
 def _select_pairs(blocks: Iterable[tuple[Step, ...]], apart: UnsharedPairs) -> Apart:

@@ -237,7 +237,7 @@ def iter_steps(job: Job) -> Iterator[Step]:
     the step that would read or call the same.
     """
     for group in job.groups:
-        for steps in _step_lists(group):
+        for steps in group.step_lists():
             yield from walk(steps)
     for reader in dict.fromkeys(
         reader
@@ -261,19 +261,3 @@ def iter_steps(job: Job) -> Iterator[Step]:
                 )
             case _:
                 pass
-
-
-def _step_lists(group: TaskGroup) -> Iterator[tuple[Step, ...]]:
-    """Yield the lists of steps that a group runs: bodies, set-up and reports."""
-    for task in group.tasks:
-        yield task.steps
-        for nets in (*task.setup, *task.instance_setup):
-            yield nets.init
-            yield nets.exit
-        for report in task.reports:
-            yield report.steps
-    for setup in group.setup:
-        yield setup.nets.init
-        yield setup.nets.exit
-    for node_report in group.reports:
-        yield node_report.report.steps

@@ -7,7 +7,7 @@ graph may be used any number of times.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Literal
 
 from msgspec import Struct, field
@@ -122,6 +122,17 @@ class Report(Struct, frozen=True):
     path: str = ""
 
 
+def step_lists_around(
+    setups: Iterable[SetupNets], reports: Iterable[Report]
+) -> Iterator[tuple[Step, ...]]:
+    """Yield the lists of steps of set-ups and reports, those around a task or a group."""
+    for setup in setups:
+        yield setup.init
+        yield setup.exit
+    for report in reports:
+        yield report.steps
+
+
 class OutputRef(Struct, frozen=True):
     """The identity of a task's output."""
 
@@ -198,6 +209,11 @@ class Task(PartlyCompared, frozen=True):
     objects: tuple[str, ...] = ()
     apart: Apart = ()
 
+    def step_lists(self) -> tuple[tuple[Step, ...], ...]:
+        """Return all lists of steps of a ``Task``: its own, and those of set-up and reports."""
+        setups = (*self.setup, *self.instance_setup)
+        return (self.steps, *step_lists_around(setups, self.reports))
+
     @property
     def full_name(self) -> str:
         """Return the name of this ``Task`` behind that of its ``Node``: ``node/name``."""
@@ -259,6 +275,13 @@ class TaskGroup(Struct, frozen=True):
     reports: tuple[NodeReport, ...] = ()
     workspace: Literal["private", "global"] = "private"
     remote: tuple[RemoteNet, ...] = ()
+
+    def step_lists(self) -> Iterator[tuple[Step, ...]]:
+        """Yield the lists of steps that a group runs: bodies, set-up and reports."""
+        for task in self.tasks:
+            yield from task.step_lists()
+        setups = (setup.nets for setup in self.setup)
+        yield from step_lists_around(setups, (report.report for report in self.reports))
 
 
 class Exactness(Struct, frozen=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -39,7 +39,7 @@ from jobrun.graph.steps import (
     Step,
     UseNet,
 )
-from jobrun.graph.types import Job, SetupNets, TaskGroup
+from jobrun.graph.types import Job
 
 if TYPE_CHECKING:
     from jobrun.runtime.codegen.meter_protocol import BlockTime
@@ -128,26 +128,12 @@ def labels(job: Job) -> dict[str, str]:
     """Return the profiler's labels of steps and operators: ``matmul``, ``+=``, ``call m:f``."""
     labels_by_path: dict[str, str] = {}
     for group in job.groups:
-        for steps in _blocks(group):
+        for steps in group.step_lists():
             for step in walk(steps):
                 labels_by_path[step.path] = _step(step)
                 if isinstance(step, Net):
                     labels_by_path |= {op.path: _operator(op) for op in step.ops}
     return labels_by_path
-
-
-def _blocks(group: TaskGroup) -> Iterator[tuple[Step, ...]]:
-    setups: list[SetupNets] = [setup.nets for setup in group.setup]
-    reports = [report.report for report in group.reports]
-    for task in group.tasks:
-        yield task.steps
-        setups += [*task.setup, *task.instance_setup]
-        reports += task.reports
-    for nets in setups:
-        yield nets.init
-        yield nets.exit
-    for report in reports:
-        yield report.steps
 
 
 def _step(step: Step) -> str:

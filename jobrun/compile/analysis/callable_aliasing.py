@@ -36,7 +36,7 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.traversal import walk_expr
-from jobrun.graph.types import GroupName, Report, Scope, SetupNets
+from jobrun.graph.types import GroupName, Report, Scope, SetupNets, step_lists_around
 from jobrun.ops.operator_table import OPERATORS
 
 # Two names, sorted.
@@ -119,28 +119,11 @@ def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
     """Return whether a group calls Python callables on a node, whose results may be aliases."""
     if view is None:
         return False
-    in_setups = _steps_around(group.setups.get(view.node, ()), group.reports.get(view.node, ()))
-    in_tasks = (
-        steps
-        for task in view.tasks.values()
-        for steps in (
-            task.steps,
-            *_steps_around((*task.setup, *task.instance_setup), task.reports),
-        )
+    setups, reports = group.setups.get(view.node, ()), group.reports.get(view.node, ())
+    step_lists = chain(
+        step_lists_around(setups, reports), *(task.step_lists() for task in view.tasks.values())
     )
-    return any(
-        isinstance(step, CallPython) for steps in chain(in_setups, in_tasks) for step in walk(steps)
-    )
-
-
-def _steps_around(
-    setups: Iterable[SetupNets], reports: Iterable[Report]
-) -> Iterator[tuple[Step, ...]]:
-    for setup in setups:
-        yield setup.init
-        yield setup.exit
-    for report in reports:
-        yield report.steps
+    return any(isinstance(step, CallPython) for steps in step_lists for step in walk(steps))
 
 
 def _link(points: Iterable[_Point], after: _Point) -> None:

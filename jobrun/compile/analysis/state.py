@@ -31,6 +31,7 @@ from jobrun.graph.types import (
     SetupNets,
     StateLayout,
     TaskGroup,
+    step_lists_around,
 )
 
 NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]
@@ -296,14 +297,9 @@ def _walk_job(
     """Yield all steps of a job with their nodes, to find the state in each ``state_dir``."""
     for group in groups.values():
         for task in group.tasks:
-            yield task.nodes, task.steps
-            for nets in (*task.setup, *task.instance_setup):
-                yield task.nodes, (*nets.init, *nets.exit)
-            for report in task.reports:
-                yield task.nodes, report.steps
-        for node, setups in group.setups.items():
-            for nets in setups:
-                yield (node,), (*nets.init, *nets.exit)
-        for node, reports in group.reports.items():
-            for report in reports:
-                yield (node,), report.steps
+            for steps in task.step_lists():
+                yield task.nodes, steps
+        for node in {**group.setups, **group.reports}:
+            setups, reports = group.setups.get(node, ()), group.reports.get(node, ())
+            for steps in step_lists_around(setups, reports):
+                yield (node,), steps

@@ -16,7 +16,7 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadQueue, ReadRecords, readers_in, source_expressions
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step, Stop
 from jobrun.graph.traversal import children, walk_expr
-from jobrun.graph.types import Exactness, GroupName, Report, Scope, SetupNets
+from jobrun.graph.types import Exactness, GroupName, Report, Scope
 from jobrun.ops.operator_table import find_operator
 
 # Steps that say whether they are deterministic.
@@ -58,7 +58,7 @@ def _group_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator
             map(_is_nondeterministic, task.flow.functions())
         )
         if has_calls or not task.has_operators_only:
-            for steps in _all_steps(task):
+            for steps in task.step_lists():
                 yield from _step_reasons(steps, has_calls=has_calls)
         for output in task.outputs:
             yield from _expression_reasons((output.value,), f"{task.path}.{output.name}")
@@ -75,7 +75,8 @@ def _group_reasons(group: GroupDraft, views: Mapping[str, NodeView]) -> Iterator
         for nets in group.setups.get(view.node, ()):
             if id(nets) not in seen:
                 seen.add(id(nets))
-                yield from _setup_reasons(nets)
+                for steps in (nets.init, nets.exit):
+                    yield from _step_reasons(steps)
         for report in group.reports.get(view.node, ()):
             if id(report) not in seen:
                 seen.add(id(report))
@@ -89,20 +90,6 @@ def _reader_reasons(task: TaskDraft) -> Iterator[tuple[str, str]]:
         if reader.time_limit_s:
             yield reader.path, "how far it gets before its timeout depends on timing"
         yield from _expression_reasons(source_expressions(reader), reader.path)
-
-
-def _all_steps(task: TaskDraft) -> Iterator[tuple[Step, ...]]:
-    yield task.steps
-    for setup in (*task.setup, *task.instance_setup):
-        yield setup.init
-        yield setup.exit
-    for report in task.reports:
-        yield report.steps
-
-
-def _setup_reasons(nets: SetupNets) -> Iterator[tuple[str, str]]:
-    yield from _step_reasons(nets.init)
-    yield from _step_reasons(nets.exit)
 
 
 def _step_reasons(steps: tuple[Step, ...], *, has_calls: bool = True) -> Iterator[tuple[str, str]]:
@@ -152,7 +139,7 @@ def _counter_reasons(
     }
     if not counters:
         return
-    for steps in _all_steps(task):
+    for steps in task.step_lists():
         for step in walk(steps):
             for expr, path in _used_expressions(step):
                 for part in walk_expr(expr):

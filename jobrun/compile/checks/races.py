@@ -7,7 +7,8 @@ counts as written by their task.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.query import walk
 from jobrun.graph.steps import Pull, Step
-from jobrun.graph.types import Scope
+from jobrun.graph.types import Scope, step_lists_around
 
 _READS, _COUNTS, _WRITES = "reads", "counts in", "writes"
 
@@ -75,23 +76,13 @@ def check_pulls(
         start: Per node, the names of its global workspace when the group starts.
         faults: Collects what is wrong.
     """
-    outer_blocks = [
-        steps
-        for node_setups in group.setups.values()
-        for setup in node_setups
-        for steps in (setup.init, setup.exit)
-    ]
-    outer_blocks += [
-        report.steps for node_reports in group.reports.values() for report in node_reports
-    ]
-    for _, _, spec_position in dict.fromkeys(
-        read for steps in outer_blocks for read in _pulls(steps)
-    ):
+    setups, reports = chain(*group.setups.values()), chain(*group.reports.values())
+    for _, _, spec_position in dict.fromkeys(_pulls(step_lists_around(setups, reports))):
         _note_setup_pull(spec_position, faults)
     for position, task in enumerate(group.tasks):
         if task.has_operators_only:
             continue
-        for name, nodes, spec_position in _task_pulls(task):
+        for name, nodes, spec_position in _pulls(task.step_lists()):
             missing = []
             for node in nodes:
                 view = views.get(node)
@@ -193,18 +184,8 @@ def _check_instances(view: NodeView, task: TaskDraft, faults: Faults) -> None:
         faults.error("E178", message, mend, spec_position)
 
 
-def _task_pulls(task: TaskDraft) -> Iterator[_Pulled]:
-    setups = (*task.setup, *task.instance_setup)
-    for steps in (
-        task.steps,
-        *(part for setup in setups for part in (setup.init, setup.exit)),
-        *(report.steps for report in task.reports),
-    ):
-        yield from _pulls(steps)
-
-
-def _pulls(steps: tuple[Step, ...]) -> Iterator[_Pulled]:
-    for step in walk(steps):
+def _pulls(step_lists: Iterable[tuple[Step, ...]]) -> Iterator[_Pulled]:
+    for step in chain.from_iterable(map(walk, step_lists)):
         if isinstance(step, Pull):
             for pulled in step.blobs:
                 yield pulled.name, pulled.nodes, SpecPosition(step.path, step.origin)

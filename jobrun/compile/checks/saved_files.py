@@ -9,7 +9,7 @@ from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.expression_text import render_text
 from jobrun.graph.expressions import Builtin
 from jobrun.graph.query import walk
-from jobrun.graph.steps import Save, Step
+from jobrun.graph.steps import Save
 from jobrun.graph.types import GroupName
 
 # Placeholders that differ between the nodes, and between the instances, of one task.
@@ -56,11 +56,8 @@ def _warn_of_copies(task: TaskDraft, step: Save, faults: Faults) -> None:
 
 def _walk_saves(group: GroupDraft) -> Iterator[tuple[TaskDraft, Save]]:
     for task in group.tasks:
-        blocks: list[tuple[Step, ...]] = [task.steps, *(report.steps for report in task.reports)]
-        for setup in (*task.setup, *task.instance_setup):
-            blocks += [setup.init, setup.exit]
-        for block in blocks:
-            for step in walk(block):
+        for steps in task.step_lists():
+            for step in walk(steps):
                 if isinstance(step, Save):
                     yield task, step
 

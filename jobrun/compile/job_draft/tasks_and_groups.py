@@ -41,6 +41,7 @@ from jobrun.graph.types import (
     Report,
     Retry,
     SetupNets,
+    step_lists_around,
 )
 
 Workspace = Literal["private", "global"]
@@ -216,6 +217,11 @@ class TaskDraft(Struct, frozen=True, eq=False, dict=True):
         """Return whether all steps of a task are operators, without set-up and reports."""
         others = self.setup or self.instance_setup or self.reports
         return not others and {Net}.issuperset(map(type, self.steps))
+
+    def step_lists(self) -> tuple[tuple[Step, ...], ...]:
+        """Return all lists of steps of a task's draft: its own, of set-up and of reports."""
+        setups = (*self.setup, *self.instance_setup)
+        return (self.steps, *step_lists_around(setups, self.reports))
 
     def find_write_position(self, name: str) -> SpecPosition:
         """Return the position in the spec where a task first writes a name; else its own."""

@@ -26,7 +26,6 @@ from jobrun.graph.types import (
     NodeSetup,
     Scope,
     Scopes,
-    SetupNets,
     Task,
     TaskGroup,
 )
@@ -198,7 +197,7 @@ class GroupUsage:
             used_here = collect_usage(block).used
             shared |= {n for n in used_here if scopes.get(n, Scope.TASK) is not Scope.INSTANCE}
         elsewhere = collect_expression_usage(output.value for output in task.outputs).used
-        for steps in _without(block, _blocks(task)):
+        for steps in _without(block, task.step_lists()):
             elsewhere |= collect_usage(steps).used
         carried = _carried(task)
         # Only the task's names: the node may have a number of names in proportion to its tasks.
@@ -250,15 +249,6 @@ def _without(block: Steps, blocks: Iterable[Steps]) -> Iterator[Steps]:
             yield steps
 
 
-def _blocks(task: Task) -> Iterator[Steps]:
-    for setup in task.setup + task.instance_setup:
-        yield setup.init
-        yield setup.exit
-    yield task.steps
-    for report in task.reports:
-        yield report.steps
-
-
 def _carried(task: Task) -> set[str]:
     """Collect names that a task receives or sends in records, which are live beyond its blocks."""
     names = {name for write in task.write for name in write.names}
@@ -268,7 +258,7 @@ def _carried(task: Task) -> set[str]:
 def _task_usage(task: Task) -> Usage:
     usage = collect_expression_usage(output.value for output in task.outputs)
     usage.used |= _carried(task)
-    for steps in _blocks(task):
+    for steps in task.step_lists():
         usage.add(collect_usage(steps))
     return usage
 
@@ -321,15 +311,17 @@ def find_moved_names(task: Task, names: BlockNames) -> frozenset[str]:
 
 def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
     """Find names that always count as live, as callables or ``hogwild`` tasks may change them."""
-    blocks = [(setup.node, steps) for setup in group.setup for steps in _net_blocks(setup.nets)]
-    blocks += [(node_report.node, node_report.report.steps) for node_report in group.reports]
-    blocks += [(task.node, steps) for task in group.tasks for steps in _blocks(task)]
+    blocks: list[tuple[str, tuple[Steps, ...]]] = [
+        (setup.node, (setup.nets.init, setup.nets.exit)) for setup in group.setup
+    ]
+    blocks += [(report.node, (report.report.steps,)) for report in group.reports]
+    blocks += [(task.node, task.step_lists()) for task in group.tasks]
     opaque: dict[str, set[str]] = {}
-    for node, steps in blocks:
-        opaque.setdefault(node, set()).update(_handed_out(steps))
+    for node, step_lists in blocks:
+        opaque.setdefault(node, set()).update(*map(_handed_out, step_lists))
     for task in group.tasks:
         if task.hogwild:
-            for steps in _blocks(task):
+            for steps in task.step_lists():
                 opaque[task.node].update(collect_usage(steps).changed)
     return {node: frozenset(names) for node, names in opaque.items()}
 
@@ -339,7 +331,3 @@ def _handed_out(steps: Steps) -> Iterator[str]:
     for step in walk(steps):
         if isinstance(step, CallPython):
             yield from look.of_step(step).changes
-
-
-def _net_blocks(nets: SetupNets) -> tuple[Steps, Steps]:
-    return nets.init, nets.exit
