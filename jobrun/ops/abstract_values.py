@@ -351,12 +351,13 @@ def typed(
     """Combine a rule for dtype and one for shape to a rule for a result's abstract value."""
 
     def rule(arguments: Arguments) -> Known:
-        return Known(_attempt(dtype, arguments), _attempt(shape, arguments))
+        return Known(attempt(dtype, arguments), attempt(shape, arguments))
 
     return rule
 
 
-def _attempt(find: Callable[[Arguments], _T | None], arguments: Arguments) -> _T | None:
+def attempt(find: Callable[[Arguments], _T | None], arguments: Arguments) -> _T | None:
+    """Infer a part of a result's abstract value; None where too little is known."""
     try:
         return find(arguments)
     except UnclearError:

@@ -13,6 +13,9 @@ from msgspec.structs import replace
 from jobrun.ops.abstract_values import COUNTER, DTYPE, NONE, TEXT, Known, Rule, as_array
 from jobrun.ops.dtype_promotion import kind_of
 
+# Has the functions of operators that numpy does not have.
+OWN_FUNCTIONS = "jobrun.ops.numpy_implementations"
+
 # ``OpDef.results`` of an operator that returns a tuple as long as its arguments say.
 MANY = -1
 
@@ -116,6 +119,23 @@ class OpDef(Struct, frozen=True):
         """The signature of the defined operator as text, with each parameter's argument type."""
         results = RESULTS.get(self.name) or _RESULTS.get(self.results, "arrays")
         return f"{_typed(self.name, self.signature)} -> {results}"
+
+
+def numpy_op(
+    name: str,
+    signature: str,
+    doc: str,
+    example: str,
+    results: int = 1,
+    *,
+    shares: bool = False,
+    module: str = "numpy",
+) -> OpDef:
+    """Define an operator that a function of the same name computes, in a module of numpy."""
+    implementation = f"{module}:{name}"
+    return OpDef(
+        name, signature, implementation, doc, example, shares_memory=shares, results=results
+    )
 
 
 class DrawDef(Struct, frozen=True):

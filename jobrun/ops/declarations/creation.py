@@ -23,13 +23,10 @@ from jobrun.ops.abstract_values import (
     typed,
 )
 from jobrun.ops.declarations.index_functions import MESH_RULES
-from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.definition import MANY, OpDef, numpy_op, ruled
 from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 
-
-def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
-    return OpDef(name, signature, f"numpy:{name}", doc, example, shares_memory=shares)
-
+_op = numpy_op
 
 # 'empty' is not offered: its content is undefined.
 _CREATION = (

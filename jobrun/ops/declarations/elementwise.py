@@ -17,16 +17,16 @@ from jobrun.ops.abstract_values import (
     typed,
 )
 from jobrun.ops.declarations.index_functions import SELECTION_RULES
-from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.definition import OpDef, numpy_op, ruled
 from jobrun.ops.dtype_promotion import as_float, join_dtypes, kind_of
 
 
 def _unary(name: str, doc: str, example: str, results: int = 1) -> OpDef:
-    return OpDef(name, "(x, /)", f"numpy:{name}", doc, example, results=results)
+    return numpy_op(name, "(x, /)", doc, example, results)
 
 
 def _binary(name: str, doc: str, example: str, results: int = 1) -> OpDef:
-    return OpDef(name, "(x1, x2, /)", f"numpy:{name}", doc, example, results=results)
+    return numpy_op(name, "(x1, x2, /)", doc, example, results)
 
 
 _UNARY = (
@@ -171,7 +171,8 @@ def half(dtype: str) -> str:
     return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
 
 
-def _same(dtype: str) -> str:
+def same(dtype: str) -> str:
+    """Infer the dtype of elementwise operators that keep the dtype of their operand."""
     return dtype
 
 
@@ -200,13 +201,13 @@ _UNARY_DTYPES: dict[str, tuple[str, _Dtype]] = {
         "exp exp2 expm1 log log2 log10 log1p sqrt rint sin cos tan arcsin arccos arctan sinh cosh "
         "tanh arcsinh arccosh arctanh", as_float),
     "real floats": ("cbrt fabs deg2rad rad2deg", _only("biuf", as_float, _NO_COMPLEX)),
-    "same": ("nan_to_num", _same),
+    "same": ("nan_to_num", same),
     "computed": ("square conj reciprocal", lambda dtype: "int8" if dtype == "bool" else dtype),
-    "numbers": ("negative sign", _only("iufc", _same, _NO_BOOL)),
+    "numbers": ("negative sign", _only("iufc", same, _NO_BOOL)),
     "sizes": ("abs absolute", half),
     "rounded": ("floor ceil trunc", _only("biuf", _rounded, _NO_COMPLEX)),
     "round": ("round", lambda dtype: dtype if kind_of(dtype) in "iufc" else None),
-    "bits": ("invert", _only("biu", _same, _ONLY_BITS)),
+    "bits": ("invert", _only("biu", same, _ONLY_BITS)),
     "signs": ("signbit", _only("biuf", lambda _: "bool", _NO_COMPLEX)),
     "tests": ("isnan isinf isfinite logical_not", lambda _: "bool"),
     "sinc": ("sinc", _sinc),

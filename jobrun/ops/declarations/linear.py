@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from jobrun.ops.abstract_values import (
     KINDS,
@@ -22,19 +23,13 @@ from jobrun.ops.abstract_values import (
     shape_text,
     typed,
 )
-from jobrun.ops.declarations.elementwise import half
+from jobrun.ops.declarations.elementwise import half, same
 from jobrun.ops.declarations.shaping import too_few_axes
-from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.definition import OpDef, numpy_op, ruled
 from jobrun.ops.dtype_promotion import join_dtypes, kind_of
 
-
-def _op(name: str, signature: str, doc: str, example: str, *, shares: bool = False) -> OpDef:
-    return OpDef(name, signature, f"numpy:{name}", doc, example, shares_memory=shares)
-
-
-def _linalg(name: str, signature: str, doc: str, example: str, results: int = 1) -> OpDef:
-    return OpDef(name, signature, f"numpy.linalg:{name}", doc, example, results=results)
-
+_op = numpy_op
+_linalg = partial(numpy_op, module="numpy.linalg")
 
 _PRODUCTS = (
     _op("matmul", "(x1, x2, /)", "x1 @ x2", "matmul(eye(2), [1.0, 2.0])"),
@@ -203,10 +198,6 @@ def _squares(name: str, *results: tuple[Callable[[str], str], int]) -> Rule:
         return known_results[0] if len(known_results) == 1 else known_results
 
     return rule
-
-
-def _same(dtype: str) -> str:
-    return dtype
 
 
 def _solve(args: Arguments) -> Known:
@@ -397,11 +388,11 @@ _RULES: dict[str, Rule] = {
     "tensordot": typed(pair_dtype("a", "b"), _tensordot),
     "norm": typed(_norm_dtype, _norm),
     "solve": _solve,
-    "inv": _squares("a", (_same, 2)),
-    "det": _squares("a", (_same, 0)),
-    "slogdet": _squares("a", (_same, 0), (half, 0)),
-    "cholesky": _squares("a", (_same, 2)),
-    "eigh": _squares("a", (half, 1), (_same, 2)),
+    "inv": _squares("a", (same, 2)),
+    "det": _squares("a", (same, 0)),
+    "slogdet": _squares("a", (same, 0), (half, 0)),
+    "cholesky": _squares("a", (same, 2)),
+    "eigh": _squares("a", (half, 1), (same, 2)),
     "eigvalsh": _squares("a", (half, 1)),
     "matrix_power": typed(lambda _: None, lambda args: square(args.shape("a"))),
     "qr": _qr,

@@ -17,6 +17,7 @@ from jobrun.ops.abstract_values import (
     Rule,
     Shape,
     UnclearError,
+    attempt,
     axis_of,
     clash,
     items_in,
@@ -25,8 +26,8 @@ from jobrun.ops.abstract_values import (
     sure,
     typed,
 )
-from jobrun.ops.declarations.elementwise import half
-from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.declarations.elementwise import half, same
+from jobrun.ops.definition import OpDef, numpy_op, ruled
 from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 
 # numpy's third argument by position is the dtype or 'out': whatever differs from function to
@@ -38,10 +39,7 @@ _RANKED = "(a, q, axis=None, *, method='linear', keepdims=False)"
 _RUNNING = "(a, axis=None, dtype=None)"
 
 
-def _op(name: str, signature: str, doc: str, example: str, *, results: int = 1) -> OpDef:
-    return OpDef(name, signature, f"numpy:{name}", doc, example, results=results)
-
-
+_op = numpy_op
 _REDUCTION = (
     _op("sum", _TYPED, "sum", "sum([[1, 2], [3, 4]], axis=0)"),
     _op("prod", _TYPED, "product", "prod([[1, 2], [3, 4]], axis=0)"),
@@ -128,10 +126,6 @@ def _reduction(result: _Dtype, name: str = "a") -> Rule:
     return typed(_asked(result, name), lambda args: reduced(args, name))
 
 
-def _same(dtype: str) -> str:
-    return dtype
-
-
 def _spread(dtype: str) -> str | None:
     mean = as_mean(dtype)
     return None if mean is None else half(mean)
@@ -149,14 +143,7 @@ def _range(dtype: str) -> str | None:
 
 def _index(args: Arguments) -> Known:
     """Infer dtype and shape of reductions to an index: ``argmin``, ``argmax`` and similar."""
-    return Known("int64", _attempted(reduced, args))
-
-
-def _attempted(find: Callable[[Arguments], Shape], args: Arguments) -> Shape | None:
-    try:
-        return find(args)
-    except UnclearError:
-        return None
+    return Known("int64", attempt(reduced, args))
 
 
 def _counted(args: Arguments) -> Known:
@@ -169,7 +156,7 @@ def _ranked(args: Arguments) -> Known:
     ranks = args.array("q")
     values = args.array("a")
     dtype = values.dtype if kind_of(values.dtype) == "f" and values.weak is False else None
-    inner = _attempted(reduced, args)
+    inner = attempt(reduced, args)
     # For an empty array some of these functions return a single nan, whatever the ranks.
     known = ranks.shape is not None and bool(values.shape is not None and items_in(values.shape))
     shape = (*sure(ranks.shape), *inner) if known and inner is not None else None
@@ -203,11 +190,6 @@ def _shortened(args: Arguments) -> Shape:
 def _differences(args: Arguments) -> Shape:
     count = items_in(args.shape("ary"))
     return (None if count is None else max(0, count - 1),)
-
-
-def _equal(args: Arguments) -> Known:
-    del args
-    return Known("bool", (), weak=True)
 
 
 def _close(args: Arguments) -> Known:
@@ -253,7 +235,7 @@ _RULES: dict[str, Rule] = {
     **{name: _reduction(as_sum) for name in ("sum", "prod", "nansum", "nanprod")},
     **{name: _reduction(as_mean) for name in ("mean", "nanmean")},
     **{name: _reduction(_spread) for name in ("std", "var", "nanstd", "nanvar")},
-    **{name: _reduction(_same) for name in ("max", "min", "nanmax", "nanmin")},
+    **{name: _reduction(same) for name in ("max", "min", "nanmax", "nanmin")},
     **{name: _reduction(_real_mean) for name in ("median", "nanmedian")},
     **{name: _reduction(lambda _: "bool") for name in ("any", "all")},
     **dict.fromkeys(("argmin", "argmax", "nanargmin", "nanargmax"), _index),
@@ -266,7 +248,7 @@ _RULES: dict[str, Rule] = {
     "ediff1d": typed(lambda args: _range(args.dtype("ary")), _differences),
     "trapezoid": typed(lambda _: None, _integral),
     "allclose": _close,
-    "array_equal": _equal,
+    "array_equal": lambda _: Known("bool", (), weak=True),
     "cov": typed(lambda _: None, _rows),
     "corrcoef": typed(lambda _: None, _rows),
     "logsumexp": _reduction(_floats_alone, "x"),

@@ -20,18 +20,10 @@ from jobrun.ops.abstract_values import (
     typed,
 )
 from jobrun.ops.declarations.index_functions import INDEX_RULES
-from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.definition import MANY, numpy_op, ruled
 from jobrun.ops.dtype_promotion import kind_of
 
-
-def _op(
-    name: str, signature: str, doc: str, example: str, *, results: int = 1, shares: bool = False
-) -> OpDef:
-    return OpDef(
-        name, signature, f"numpy:{name}", doc, example, shares_memory=shares, results=results
-    )
-
-
+_op = numpy_op
 _SEARCHING = (
     _op("sort", "(a, axis=-1, *, kind=None)", "in rising order", "sort([3, 1, 2])"),
     _op("argsort", "(a, axis=-1, *, kind=None)",

@@ -18,19 +18,14 @@ from jobrun.ops.abstract_values import (
     shape_text,
 )
 from jobrun.ops.declarations.searching import index_kind
-from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.definition import OWN_FUNCTIONS, OpDef, numpy_op, ruled
 from jobrun.ops.dtype_promotion import as_mean, as_sum, kind_of
 
 
 def _segment(name: str, doc: str, results: int = 1) -> OpDef:
-    return OpDef(
-        name,
-        "(values, segments, num_segments)",
-        f"jobrun.ops.numpy_implementations:{name}",
-        doc,
-        f"{name}([1.0, 2.0, 4.0], [0, 1, 0], 2)",
-        results=results,
-    )
+    example = f"{name}([1.0, 2.0, 4.0], [0, 1, 0], 2)"
+    signature = "(values, segments, num_segments)"
+    return numpy_op(name, signature, doc, example, results, module=OWN_FUNCTIONS)
 
 
 def _in_place(name: str, doc: str, value: str = "2.0") -> OpDef:

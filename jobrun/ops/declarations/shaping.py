@@ -6,6 +6,7 @@ Such as ``reshape``, ``transpose``, ``concatenate`` and ``pad``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from jobrun.ops.abstract_values import (
     INDICES,
@@ -27,19 +28,11 @@ from jobrun.ops.abstract_values import (
 )
 from jobrun.ops.declarations.creation import checked_lengths, diagonal_length
 from jobrun.ops.declarations.index_functions import PART_RULES
-from jobrun.ops.definition import MANY, OpDef, ruled
+from jobrun.ops.definition import MANY, OpDef, numpy_op, ruled
 from jobrun.ops.dtype_promotion import join_dtypes
 
-
-def _view(name: str, signature: str, doc: str, example: str, *, results: int = 1) -> OpDef:
-    return OpDef(
-        name, signature, f"numpy:{name}", doc, example, shares_memory=True, results=results
-    )
-
-
-def _new(name: str, signature: str, doc: str, example: str) -> OpDef:
-    return OpDef(name, signature, f"numpy:{name}", doc, example)
-
+_view = partial(numpy_op, shares=True)
+_new = numpy_op
 
 _SHAPING = (
     _view("reshape", "(a, shape, /)", "the items in another shape; one length may be -1",
@@ -109,10 +102,6 @@ def _at_least(least: int, find: Callable[[Shape], Shape], name: str) -> Rule:
         return find(lengths)
 
     return typed(lambda args: args.dtype(name), shape)
-
-
-def _kept(shape: Shape) -> Shape:
-    return shape
 
 
 def _of(name: str, shape: Callable[[Arguments], Shape]) -> Rule:
@@ -404,8 +393,8 @@ _RULES: dict[str, Rule] = {
     "broadcast_to": _of("array", _broadcast),
     "flip": _of("m", lambda args: (args.axes("axis", len(args.shape("m"))),
                                     args.shape("m"))[1]),
-    "fliplr": _at_least(2, _kept, "m"),
-    "flipud": _at_least(1, _kept, "m"),
+    "fliplr": _at_least(2, lambda shape: shape, "m"),
+    "flipud": _at_least(1, lambda shape: shape, "m"),
     "rot90": _of("m", _turned),
     "diagonal": _of("a", _diagonal),
     "atleast_1d": _of("a", _with_axes(1)),

@@ -19,20 +19,19 @@ from jobrun.ops.abstract_values import (
     typed,
 )
 from jobrun.ops.declarations.linear import pair_dtype
-from jobrun.ops.definition import OpDef, ruled
+from jobrun.ops.definition import OpDef, numpy_op, ruled
 from jobrun.ops.dtype_promotion import kind_of
 
 _NARROW = ("float32", "complex64")
 
 
-def _op(name: str, signature: str, doc: str, example: str) -> OpDef:
-    return OpDef(name, signature, f"numpy:{name}", doc, example)
+_op = numpy_op
 
 
 def _fft(
     name: str, doc: str, example: str, signature: str = "(a, n=None, axis=-1, norm=None)"
 ) -> OpDef:
-    return OpDef(name, signature, f"numpy.fft:{name}", doc, example)
+    return numpy_op(name, signature, doc, example, module="numpy.fft")
 
 
 _SIGNALS = (
