@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expression_text import render_expr
@@ -34,6 +33,7 @@ from jobrun.graph.readers import Field, Reader
 from jobrun.graph.steps import If, Net, Step
 from jobrun.graph.types import Job, RemoteNet, Report, SetupNets, Task, TaskGroup
 from jobrun.ops.abstract_values import Known
+from jobrun.ops.operator_table import ACCESS_FINDER
 
 SCHEMA = "jobrun.plan/1"
 
@@ -184,7 +184,7 @@ def _touched(task: Task) -> dict[str, list[str]]:
     )
     for steps in parts:
         for step in walk(steps):
-            access = FINDER.of_step(step)
+            access = ACCESS_FINDER.of_step(step)
             reads |= dict.fromkeys((*access.reads, *access.atomic))
             writes |= dict.fromkeys((*access.binds, *access.changes, *access.atomic))
     return {"reads": list(reads), "writes": list(writes)}

@@ -16,7 +16,6 @@ from jobrun.compile.analysis.state import remove_state_dir_setup
 from jobrun.compile.expressions.calls import check_call, check_draw
 from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, Located, SpecPosition
-from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.task_order import PositionOfNeed, resolve_needs
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, JobDraft, Records, TaskDraft
@@ -54,7 +53,7 @@ from jobrun.graph.types import (
     Task,
     TaskGroup,
 )
-from jobrun.ops.operator_table import DRAWS, OPERATORS, find_operator
+from jobrun.ops.operator_table import ACCESS_FINDER, DRAWS, OPERATORS, find_operator
 
 
 def lower_job(job: Job, faults: Faults) -> JobDraft:
@@ -396,7 +395,7 @@ def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: F
         if isinstance(step, RunProgram) and step.state_dir:
             folders = step.folders
             check_file_name(step.state_dir, "state_dir", step, faults)
-        for name in FINDER.of_step(step).binds:
+        for name in ACCESS_FINDER.of_step(step).binds:
             if name in folders:
                 continue
             # Names of a compiled net carry the position of its use before a colon.

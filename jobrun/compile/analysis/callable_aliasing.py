@@ -17,7 +17,6 @@ from itertools import chain, combinations
 from msgspec import Struct, field
 
 from jobrun.compile.analysis.scopes import NodeView
-from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.blob_access import Access
 from jobrun.graph.expressions import Call, Expr, Name
@@ -37,7 +36,7 @@ from jobrun.graph.steps import (
 )
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets, step_lists_around
-from jobrun.ops.operator_table import OPERATORS
+from jobrun.ops.operator_table import ACCESS_FINDER, OPERATORS
 
 # Two names, sorted.
 Pair = tuple[str, str]
@@ -186,7 +185,9 @@ class _ControlFlow:
         predecessors = self._setup(task.setup, "init", predecessors)
         predecessors = self._add_reports(task.reports, partial(self._instance, task), predecessors)
         predecessors = self._setup(task.setup, "exit", predecessors)
-        last = self.point(FINDER.of_expr(*(output.value for output in task.outputs)), predecessors)
+        last = self.point(
+            ACCESS_FINDER.of_expr(*(output.value for output in task.outputs)), predecessors
+        )
         local_names = (name for name in task.flow.names() if _is_own(view.scope(task, name)))
         last.drops = frozenset(local_names)
         return [last]
@@ -205,7 +206,7 @@ class _ControlFlow:
         if not records.is_loop:
             return [*self._steps(task.steps, predecessors), *self._stops.pop(task.path, [])]
         source = records.read.reader if isinstance(records.read, ReadRecords) else None
-        access = FINDER.of_expr(*(source_expressions(source) if source is not None else ()))
+        access = ACCESS_FINDER.of_expr(*(source_expressions(source) if source is not None else ()))
         access.binds += records.fields
         head = self.point(access, predecessors)
         predecessors = self._steps(task.steps, [head])
@@ -255,14 +256,16 @@ class _ControlFlow:
     def _step(self, step: Step, predecessors: list[_Point]) -> list[_Point]:
         if isinstance(step, Net):
             for op in step.ops:
-                predecessors = [self.point(FINDER.of_op(op), predecessors, op_expressions(op))]
+                predecessors = [
+                    self.point(ACCESS_FINDER.of_op(op), predecessors, op_expressions(op))
+                ]
             return predecessors
         if isinstance(step, UseNet):
             return self._steps(step.steps, predecessors)
         if isinstance(step, Guard):
             predecessors = [*self._steps(step.steps, predecessors), *self._stops.pop(step.path, [])]
         call = step if isinstance(step, CallPython) else None
-        head = self.point(FINDER.of_step(step), predecessors, expressions(step), call)
+        head = self.point(ACCESS_FINDER.of_step(step), predecessors, expressions(step), call)
         match step:
             case Loop() | While():
                 _link(self._steps(step.steps, [head]), head)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jobrun.compile.analysis.missing_blobs import suggest_state
 from jobrun.compile.analysis.outputs import OutputTable
 from jobrun.compile.faults import Faults, SpecPosition
-from jobrun.compile.job_draft.definite_assignment import FINDER, FlowAnalysis
+from jobrun.compile.job_draft.definite_assignment import FlowAnalysis
 from jobrun.compile.job_draft.node_names import NodeNames
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, JobDraft, walk_readers
 from jobrun.core.text.names import did_you_mean
@@ -50,6 +50,7 @@ from jobrun.graph.readers import (
 from jobrun.graph.steps import Step
 from jobrun.graph.traversal import map_expr, walk_expr
 from jobrun.graph.types import GROUPS, GroupName
+from jobrun.ops.operator_table import ACCESS_FINDER
 
 _CONSTANTS = ("inf", "nan", "pi")
 
@@ -168,7 +169,7 @@ class ProbeResolver:
                 self._faults.error("E131", message, _builtin_mend(name), spec_position)
                 return False
         # An operator that changes its argument would change the blob of any node.
-        access = FINDER.of_expr(map_expr(expr, _without_node))
+        access = ACCESS_FINDER.of_expr(map_expr(expr, _without_node))
         changed = [*access.changes, *access.atomic]
         if changed:
             message = f"a metric or condition cannot change '{changed[0]}'"

@@ -8,7 +8,6 @@ from functools import cache
 from jobrun.compile.analysis.queues import QueueEnds, find_queue_ends
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.checks.visibility import strip_prefix
-from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.conditions import Probe, StopCondition, StopWhen
 from jobrun.graph.expressions import Builtin, Call, Draw, Expr
@@ -17,7 +16,7 @@ from jobrun.graph.readers import ReadQueue, ReadRecords, readers_in, source_expr
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step, Stop
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Exactness, GroupName, Report, Scope
-from jobrun.ops.operator_table import find_operator
+from jobrun.ops.operator_table import ACCESS_FINDER, find_operator
 
 # Steps that say whether they are deterministic.
 _DECLARING = (CallPython, RunProgram)
@@ -143,8 +142,10 @@ def _counter_reasons(
         for step in walk(steps):
             for expr, path in _used_expressions(step):
                 for part in walk_expr(expr):
-                    if isinstance(part, Call) and counters.intersection(FINDER.counted(part)):
-                        name = strip_prefix(FINDER.counted(part)[0])
+                    if isinstance(part, Call) and counters.intersection(
+                        ACCESS_FINDER.counted(part)
+                    ):
+                        name = strip_prefix(ACCESS_FINDER.counted(part)[0])
                         yield path, f"which thread gets which value of '{name}' depends on timing"
 
 

@@ -16,19 +16,15 @@ from typing import Literal, assert_never
 from msgspec import Struct, field
 
 from jobrun.compile.faults import SpecPosition
-from jobrun.graph.blob_access import Access, AccessFinder
+from jobrun.graph.blob_access import Access
 from jobrun.graph.effects import Effect
 from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
 from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
 from jobrun.graph.types import SetupNets
-from jobrun.ops.operator_table import OPERATORS
+from jobrun.ops.operator_table import ACCESS_FINDER
 
 FAILED = "failed"
-FINDER = AccessFinder(
-    {name: operator.mutates for name, operator in OPERATORS.items() if operator.mutates},
-    {name for name, operator in OPERATORS.items() if operator.atomic},
-)
 
 
 class Status(enum.Enum):
@@ -275,7 +271,7 @@ class FlowAnalysis:
 
     def _step(self, step: Step, into: Summary) -> None:
         if isinstance(step, Net):
-            find, touch = FINDER.of_op, self._touch
+            find, touch = ACCESS_FINDER.of_op, self._touch
             for op in step.ops:
                 touch(find(op), SpecPosition(op.path, op.origin), into)
             return
@@ -289,15 +285,15 @@ class FlowAnalysis:
                 self._if(step, spec_position, into)
             case Guard():
                 into.then(self.block(step.steps, step.path), self.problems)
-                self._touch(FINDER.of_step(step), spec_position, into)
+                self._touch(ACCESS_FINDER.of_step(step), spec_position, into)
             case Parallel():
                 self._parallel(step, into)
             case Stop():
-                self._touch(FINDER.of_step(step), spec_position, into)
+                self._touch(ACCESS_FINDER.of_step(step), spec_position, into)
                 into.stop(step.target, into.end)
                 into.dead = step.condition is None
             case Effect():
-                self._touch(FINDER.of_step(step), spec_position, into)
+                self._touch(ACCESS_FINDER.of_step(step), spec_position, into)
             case _:
                 assert_never(step)
 
@@ -314,7 +310,7 @@ class FlowAnalysis:
             end[name] = Status.GONE
 
     def _loop(self, step: Loop | While, spec_position: SpecPosition, into: Summary) -> None:
-        head = FINDER.of_step(step)
+        head = ACCESS_FINDER.of_step(step)
         self._touch(head, spec_position, into)
         body = Summary()
         self._steps(step.steps, body)
@@ -344,7 +340,7 @@ class FlowAnalysis:
         return [body.end]
 
     def _if(self, step: If, spec_position: SpecPosition, into: Summary) -> None:
-        self._touch(FINDER.of_step(step), spec_position, into)
+        self._touch(ACCESS_FINDER.of_step(step), spec_position, into)
         paths: list[_State] = []
         for branch in (*(then for _, then in step.branches), step.otherwise):
             summary = Summary()

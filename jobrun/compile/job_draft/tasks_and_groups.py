@@ -14,7 +14,6 @@ from msgspec import Struct, field
 from jobrun.compile.faults import SpecPosition
 from jobrun.compile.job_draft.definite_assignment import (
     FAILED,
-    FINDER,
     FlowAnalysis,
     FlowProblem,
     NameUses,
@@ -43,6 +42,7 @@ from jobrun.graph.types import (
     SetupNets,
     step_lists_around,
 )
+from jobrun.ops.operator_table import ACCESS_FINDER
 
 Workspace = Literal["private", "global"]
 # Shared by all tasks without set-up, reports or outputs; never changed.
@@ -338,7 +338,7 @@ def _analyse_flow(task: TaskDraft) -> TaskFlow:
         needs.then(Summary(reporting.block(report.steps, report.path).needs), problems)
     at_end = Summary(end=dict(total.end))
     for output in task.outputs:
-        access = FINDER.of_expr(output.value)
+        access = ACCESS_FINDER.of_expr(output.value)
         spec_position = SpecPosition(f"{task.path}.{output.name}", task.spec_position.origin)
         once.uses.outputs |= {(read.task, read.output): spec_position for read in access.outputs}
         at_end.read(access.reads, spec_position, problems)
@@ -368,7 +368,7 @@ def _summarise_source(task: TaskDraft, once: FlowAnalysis) -> Summary:
     summary = Summary()
     read = task.records.read
     if isinstance(read, ReadRecords):
-        access = FINDER.of_expr(*source_expressions(read.reader))
+        access = ACCESS_FINDER.of_expr(*source_expressions(read.reader))
         once.uses.note(access, task.records.read_at)
         summary.read((*access.reads, *access.atomic), task.records.read_at, once.problems)
     return summary

@@ -13,7 +13,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobrun.compile.faults import Faults, SpecPosition
-from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env, NetDef, StepPosition
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.lazy_module import lazy_module
@@ -23,7 +22,7 @@ from jobrun.graph.query import blocks, expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Loop, NameTarget, Net, Op, Step, UseNet, While
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import RemoteNet, SetupNets
-from jobrun.ops.operator_table import OPERATORS
+from jobrun.ops.operator_table import ACCESS_FINDER, OPERATORS
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 
@@ -196,7 +195,7 @@ class Parameters(Struct):
 
     def _touch(self, part: Step | Op) -> set[str]:
         is_step = not isinstance(part, Op)
-        access = FINDER.of_step(part) if is_step else FINDER.of_op(part)  # type: ignore[arg-type]
+        access = ACCESS_FINDER.of_step(part) if is_step else ACCESS_FINDER.of_op(part)  # type: ignore[arg-type]
         exprs = expressions(part) if is_step else op_expressions(part)  # type: ignore[arg-type]
         spec_position = SpecPosition(part.path, part.origin)
         bound = {*access.binds, *access.deletes}
@@ -311,7 +310,7 @@ class NetLowering:
                 at = (*_path(net), "setup", level)
                 lowered = self._steps.setup(setup, at, f"nets/{net.name}/setup.{level}", Env(()))
                 for step in walk((*lowered.init, *lowered.exit)):
-                    bound.update(FINDER.of_step(step).binds)
+                    bound.update(ACCESS_FINDER.of_step(step).binds)
             self._shared[net.name] = frozenset(bound)
         return self._shared[net.name]
 
@@ -536,7 +535,7 @@ def check_remote_reads(net: RemoteNet, faults: Faults) -> None:
     """Refuse reads of task outputs in a remote net: they are on their own node only."""
     setup_steps = [part for setup in net.setup for part in (setup.init, setup.exit)]
     for step in (step for block in (net.steps, *setup_steps) for step in walk(block)):
-        for read in FINDER.of_step(step).outputs:
+        for read in ACCESS_FINDER.of_step(step).outputs:
             message = f"a remote net cannot read the output '{read.task}.{read.output}'"
             mend = "read a blob of the node instead"
             faults.error("E125", message, mend, SpecPosition(step.path, step.origin))

@@ -13,7 +13,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobrun.compile.faults import SpecPosition
-from jobrun.compile.job_draft.definite_assignment import FINDER
 from jobrun.compile.lowering.context import Context, Env
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.codes import Code
@@ -32,6 +31,7 @@ from jobrun.graph.readers import (
     ZipSource,
 )
 from jobrun.graph.traversal import walk_expr
+from jobrun.ops.operator_table import ACCESS_FINDER
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.nodes import Path
 
@@ -390,6 +390,6 @@ def _reader(
 
 
 def _varies(value: Expr) -> bool:
-    access = FINDER.of_expr(value)
+    access = ACCESS_FINDER.of_expr(value)
     changing = (*access.reads, *access.atomic, *access.outputs)
     return bool(changing) or any(isinstance(part, Builtin) for part in walk_expr(value))

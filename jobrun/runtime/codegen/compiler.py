@@ -21,6 +21,7 @@ from jobrun.core.errors import Origin
 from jobrun.graph.expressions import Expr, NodeBlob, OutputRead
 from jobrun.graph.steps import Assign, Net, Step
 from jobrun.graph.types import OutputRef
+from jobrun.ops.operator_table import ACCESS_FINDER
 from jobrun.runtime.codegen.control_flow import (
     PASSES_HERE,
     Action,
@@ -34,7 +35,6 @@ from jobrun.runtime.codegen.expressions import assign, load
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.codegen.liveness import (
     BlockNames,
-    access_finder,
     collect_usage,
     names_bound_first,
 )
@@ -287,10 +287,9 @@ class _OuterNames(Struct, frozen=True):
 
 
 def _names_inside(steps: tuple[Step, ...]) -> set[str]:
-    look = access_finder()
     names: set[str] = set()
     for step in inlined_steps(steps):
-        access = look.of_step(step)
+        access = ACCESS_FINDER.of_step(step)
         names.update(access.reads, access.binds, access.atomic, access.deletes)
     return names
 
@@ -301,9 +300,8 @@ def _find_outer_names(
     fields = () if records is None else records.fields
     bound = set(fields)
     deleted: set[str] = set()
-    look = access_finder()
     for step in inlined_steps(steps):
-        access = look.of_step(step)
+        access = ACCESS_FINDER.of_step(step)
         bound.update(access.binds)
         deleted.update(access.deletes)
     return _OuterNames(
@@ -328,9 +326,8 @@ def _find_reusable_arrays(
     With each a name, and a variable for what it held before: nothing ever looks at that.
     """
     assignments: dict[str, Assign] = {}
-    look = access_finder()
     for op in (op for step in steps if isinstance(step, Net) for op in step.ops):
-        for name in look.of_op(op).binds:
+        for name in ACCESS_FINDER.of_op(op).binds:
             if isinstance(op, Assign) and len(op.targets) == 1 and is_fusible(op.value):
                 assignments.setdefault(name, op)
     names = sorted(assignments.keys() & (outer.first - outer.deleted))

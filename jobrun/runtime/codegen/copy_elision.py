@@ -42,13 +42,14 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Scope
+from jobrun.ops.operator_table import ACCESS_FINDER
 from jobrun.runtime.codegen.alias_analysis import (
     aliased_leaves,
     is_fresh,
     is_plain_view,
     permuted_names,
 )
-from jobrun.runtime.codegen.liveness import BlockNames, access_finder
+from jobrun.runtime.codegen.liveness import BlockNames
 
 if TYPE_CHECKING:
     from jobrun.runtime.codegen import flow_graph
@@ -122,9 +123,8 @@ def _nets_with_own_names(steps: tuple[Step, ...]) -> Iterator[tuple[Net, set[str
     """Yield each ``Net`` (list of assignments), and which names it alone uses, to elide copies."""
     uses: Counter[str] = Counter()
     nets: list[tuple[Net, set[str]]] = []
-    look = access_finder()
     for step in walk(steps):
-        access = look.of_step(step)
+        access = ACCESS_FINDER.of_step(step)
         used = {*access.reads, *access.binds, *access.atomic, *access.deletes}
         uses.update(used)
         if isinstance(step, Net):
@@ -138,12 +138,11 @@ def _last_uses(net: Net, names: set[str]) -> dict[str, Op]:
     if len({id(op) for op in net.ops}) < len(net.ops):
         # In a tree built by hand an operator may occur twice, and then has no last use.
         return {}
-    look = access_finder()
     bound: set[str] = set()
     carried: set[str] = set()
     last: dict[str, Op] = {}
     for op in net.ops:
-        access = look.of_op(op)
+        access = ACCESS_FINDER.of_op(op)
         touched = {*access.reads, *access.atomic, *access.deletes}
         # Read before it is bound: it carries a value from one pass to the next.
         carried.update(touched - bound, access.deletes)

@@ -22,7 +22,8 @@ from jobrun.graph.steps import (
     While,
 )
 from jobrun.graph.traversal import walk_expr
-from jobrun.runtime.codegen.liveness import access_finder, changed_views, collect_usage
+from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.runtime.codegen.liveness import changed_views, collect_usage
 
 _NO_NAMES: frozenset[str] = frozenset()
 
@@ -144,7 +145,7 @@ class _Flow:
 
 
 def _of_op(op: Op) -> Point:
-    access = access_finder().of_op(op)
+    access = ACCESS_FINDER.of_op(op)
     return Point(
         op,
         frozenset((*access.reads, *access.atomic)),
@@ -155,7 +156,7 @@ def _of_op(op: Op) -> Point:
 
 
 def _of_expressions(exprs: tuple[Expr, ...]) -> Point:
-    access = access_finder().of_expr(*exprs)
+    access = ACCESS_FINDER.of_expr(*exprs)
     return Point(
         None,
         frozenset((*access.reads, *access.atomic)),

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobrun.core.partly_compared import PartlyCompared
-from jobrun.graph.blob_access import AccessFinder
 from jobrun.graph.expressions import Call, Expr, Name
 from jobrun.graph.query import expressions, walk
 from jobrun.graph.readers import record_fields
@@ -29,7 +27,7 @@ from jobrun.graph.types import (
     Task,
     TaskGroup,
 )
-from jobrun.ops.operator_table import OPERATORS
+from jobrun.ops.operator_table import ACCESS_FINDER, OPERATORS
 from jobrun.runtime.codegen.alias_analysis import aliased_leaves, permuted_names
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
 
@@ -56,18 +54,11 @@ class Usage(Struct):
         self.bound |= other.bound
 
 
-@cache
-def access_finder() -> AccessFinder:
-    """Build the analyser of the names that a step reads, binds or changes, for liveness."""
-    mutating = {name: known.mutates for name, known in OPERATORS.items() if known.mutates}
-    return AccessFinder(mutating, {name for name in mutating if OPERATORS[name].atomic})
-
-
 def collect_usage(steps: Steps) -> Usage:
     """Collect the names that a block's steps read, change and bind, to compute their liveness."""
-    usage, look = Usage(), access_finder()
+    usage = Usage()
     for step in walk(steps):
-        access = look.of_step(step)
+        access = ACCESS_FINDER.of_step(step)
         usage.used.update(access.reads, access.binds, access.atomic, access.deletes)
         usage.changed.update(access.changes, access.atomic)
         usage.bound.update(access.binds, access.deletes)
@@ -81,7 +72,6 @@ def collect_usage(steps: Steps) -> Usage:
 
 def names_bound_first(steps: Steps) -> set[str]:
     """Return names that steps bind before they read them: these are not live at the start."""
-    look = access_finder()
     seen: set[str] = set()
     first: set[str] = set()
     for step in steps:
@@ -89,7 +79,7 @@ def names_bound_first(steps: Steps) -> set[str]:
             seen |= collect_usage((step,)).used
             continue
         for op in step.ops:
-            access = look.of_op(op)
+            access = ACCESS_FINDER.of_op(op)
             seen.update(access.reads, access.atomic)
             first.update(name for name in access.binds if name not in seen)
             seen.update(access.binds)
@@ -98,8 +88,8 @@ def names_bound_first(steps: Steps) -> set[str]:
 
 def collect_expression_usage(exprs: Iterable[Expr]) -> Usage:
     """Collect the names that expressions read and change, to compute their liveness."""
-    usage, look = Usage(), access_finder()
-    access = look.of_expr(*exprs)
+    usage = Usage()
+    access = ACCESS_FINDER.of_expr(*exprs)
     usage.used.update(access.reads, access.atomic)
     usage.changed.update(access.changes, access.atomic)
     return usage
@@ -327,7 +317,6 @@ def find_opaque_names(group: TaskGroup) -> dict[str, frozenset[str]]:
 
 
 def _handed_out(steps: Steps) -> Iterator[str]:
-    look = access_finder()
     for step in walk(steps):
         if isinstance(step, CallPython):
-            yield from look.of_step(step).changes
+            yield from ACCESS_FINDER.of_step(step).changes

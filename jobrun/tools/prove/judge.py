@@ -21,9 +21,9 @@ from jobrun.graph.blob_access import Access
 from jobrun.graph.query import walk
 from jobrun.graph.steps import STATE_DIRS, Net, Step
 from jobrun.graph.types import Job
+from jobrun.ops.operator_table import ACCESS_FINDER
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.run_directories import Run, runs
-from jobrun.runtime.codegen.liveness import access_finder
 from jobrun.tools.inspection import checkpoint_directory, inspect
 from jobrun.tools.isolation.isolation import Isolation
 from jobrun.tools.prove.file_difference import describe_file_difference, first_element
@@ -366,9 +366,9 @@ def last_writer(job: Job, node: str, blob: str) -> str:
 def _accesses(steps: tuple[Step, ...]) -> Iterator[tuple[str, Access]]:
     for step in walk(steps):
         if isinstance(step, Net):
-            yield from ((op.path, access_finder().of_op(op)) for op in step.ops)
+            yield from ((op.path, ACCESS_FINDER.of_op(op)) for op in step.ops)
         else:
-            yield step.path, access_finder().of_step(step)
+            yield step.path, ACCESS_FINDER.of_step(step)
 
 
 def accept_without_comparison(reference: EndedCopy, ended: EndedCopy) -> None:
