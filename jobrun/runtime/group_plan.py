@@ -242,7 +242,7 @@ def _report_plan(report: Report, names: BlockNames, concurrent: list[Steps]) -> 
     There ``failed`` says whether the body failed, unless a blob has that name.
     """
     is_blob = names.is_outer(FLAG) or any(
-        FLAG in collect_usage(steps).bound for steps in concurrent
+        FLAG in collect_usage(steps).rebound for steps in concurrent
     )
     return ReportPlan(
         report.interval_s, _block(report.steps, report.path, names, in_exit=not is_blob)

@@ -112,14 +112,19 @@ def _is_number(argument: Expr) -> bool:
 @cache
 def _fresh_operators() -> frozenset[str]:
     """Return the operators that alias analysis knows to return no alias of an operand."""
-    elementwise = {
-        name
+    single = (name for name in find_ufuncs() if OPERATORS[name].results == 1)
+    return _REDUCTIONS.union(single)
+
+
+@cache
+def find_ufuncs() -> dict[str, np.ufunc]:
+    """Find the built-in operators that are ufuncs of numpy, whose results are no aliases."""
+    return {
+        name: function
         for name, known in OPERATORS.items()
         if known.implementation.startswith("numpy:")
-        and known.results == 1
-        and isinstance(implementation(name), np.ufunc)
+        and isinstance(function := implementation(name), np.ufunc)
     }
-    return frozenset(elementwise | _REDUCTIONS)
 
 
 def is_plain_view(expr: Expr) -> bool:

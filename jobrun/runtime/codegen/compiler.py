@@ -37,6 +37,7 @@ from jobrun.runtime.codegen.liveness import (
     BlockNames,
     collect_usage,
     names_bound_first,
+    usage_of_each,
 )
 from jobrun.runtime.codegen.record_statements import (
     RECORD_ARGUMENTS,
@@ -106,7 +107,8 @@ def compile_block(
     # Functions outside of the code find their blobs in a workspace.
     outside = collect_usage(tuple(called_steps(steps))).used
     carried = frozenset[str]() if records is None else records.names
-    private = frozenset((_names_inside(steps) | carried) - names.shared)
+    inside = usage_of_each(inlined_steps(steps))
+    private = frozenset((inside.used | carried) - names.shared)
     variables_kept = frozenset(
         name for name in private if name in outside or name in carried or names.outlives(name)
     )
@@ -117,7 +119,12 @@ def compile_block(
     statements = StatementBuilder(names, private, move_plan, views, handed=outside, in_exit=in_exit)
     worth: list[tuple[str, ast.expr]] = []
     statements.expressions.worth = worth
-    outer = _find_outer_names(steps, variables_kept, records)
+    fields = () if records is None else records.fields
+    outer = _OuterNames(
+        variables_kept.intersection((*inside.bound, *fields)),
+        variables_kept & inside.deleted,
+        variables_kept.intersection((*names_bound_first(steps), *fields)),
+    )
     spares = [] if records is not None else _find_reusable_arrays(steps, outer)
     statements.spares = {number: variable for number, _, variable in spares}
     # With many short runs, checking the types of values pays off.
@@ -284,29 +291,6 @@ class _OuterNames(Struct, frozen=True):
     bound: frozenset[str]
     deleted: frozenset[str]
     first: frozenset[str]
-
-
-def _names_inside(steps: tuple[Step, ...]) -> set[str]:
-    names: set[str] = set()
-    for step in inlined_steps(steps):
-        access = ACCESS_FINDER.of_step(step)
-        names.update(access.reads, access.binds, access.atomic, access.deletes)
-    return names
-
-
-def _find_outer_names(
-    steps: tuple[Step, ...], persistent: frozenset[str], records: RecordAccess | None
-) -> _OuterNames:
-    fields = () if records is None else records.fields
-    bound = set(fields)
-    deleted: set[str] = set()
-    for step in inlined_steps(steps):
-        access = ACCESS_FINDER.of_step(step)
-        bound.update(access.binds)
-        deleted.update(access.deletes)
-    return _OuterNames(
-        persistent & bound, persistent & deleted, persistent & {*fields, *names_bound_first(steps)}
-    )
 
 
 def _find_passing_names(names: BlockNames, outer: _OuterNames, views: Views) -> frozenset[str]:

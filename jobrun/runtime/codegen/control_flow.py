@@ -176,7 +176,7 @@ class ControlFlow:
         function = self._globals.bind(self._action(step), "act")
         usage, private = collect_usage((step,)), self._statements.private.keys()
         # A callable may replace the array of an argument that it changes.
-        used, bound = usage.used & private, (usage.bound | usage.changed) & private
+        used, bound = usage.used & private, (usage.rebound | usage.changed) & private
         statements = store_variables(self._statements, used, used)
         act: ast.stmt = ast.Expr(call(function, load("f")))
         if bound:
@@ -190,7 +190,7 @@ class ControlFlow:
 
     def _outermost(self, step: Loop | While) -> list[ast.stmt]:
         """Generate an outermost loop, after tests whether the slices in it need copies."""
-        self._statements.rebound = {*collect_usage(step.steps).bound, *_augmented(step.steps)}
+        self._statements.rebound = {*collect_usage(step.steps).rebound, *_augmented(step.steps)}
         statements = self._loop(step) if isinstance(step, Loop) else self._while(step)
         statements = [*self._statements.look_ahead(), *statements]
         self._statements.rebound, self._statements.viewable = None, {}
@@ -304,7 +304,7 @@ class ControlFlow:
 
     def _is_steady(self, count: Expr, step: Loop) -> bool:
         usage = collect_usage(step.steps)
-        return is_steady(count, self._statements.private, usage.bound | usage.changed)
+        return is_steady(count, self._statements.private, usage.rebound | usage.changed)
 
     def _count(self, count: Expr) -> ast.expr:
         limit = self._expressions.of(count)
@@ -407,36 +407,31 @@ class ControlFlow:
         return statements
 
 
-def inlined_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
+def inlined_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
     """Yield the steps whose control flow is generated inline, in their block's function."""
-    for step in steps:
-        if isinstance(step, Net | Stop):
-            yield step
-        elif isinstance(step, UseNet):
-            yield from inlined_steps(step.steps, depth)
-        elif isinstance(step, If):
-            yield step
-            for branch in (*(then for _, then in step.branches), step.otherwise):
-                yield from inlined_steps(branch, depth)
-        elif isinstance(step, Loop | While | Guard) and depth < _DEEPEST:
-            yield step
-            yield from inlined_steps(step.steps, depth + 1)
+    return (step for step, is_inlined in _walk_block(steps) if is_inlined)
 
 
 def called_steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[Step]:
     """Yield the steps of a block for which generated control flow calls a function."""
+    return (step for step, is_inlined in _walk_block(steps, depth) if not is_inlined)
+
+
+def _walk_block(steps: tuple[Step, ...], depth: int = 0) -> Iterator[tuple[Step, bool]]:
+    """Yield the steps of a block, each with whether its control flow is generated inline."""
     for step in steps:
-        if isinstance(step, Net | Stop):
-            continue
-        if isinstance(step, UseNet):
-            yield from called_steps(step.steps, depth)
-        elif isinstance(step, If):
-            for branch in (*(then for _, then in step.branches), step.otherwise):
-                yield from called_steps(branch, depth)
-        elif isinstance(step, Loop | While | Guard) and depth < _DEEPEST:
-            yield from called_steps(step.steps, depth + 1)
-        else:
-            yield step
+        match step:
+            case UseNet():
+                yield from _walk_block(step.steps, depth)
+            case If():
+                yield step, True
+                for branch in (*(then for _, then in step.branches), step.otherwise):
+                    yield from _walk_block(branch, depth)
+            case Loop() | While() | Guard() if depth < _DEEPEST:
+                yield step, True
+                yield from _walk_block(step.steps, depth + 1)
+            case _:
+                yield step, isinstance(step, Net | Stop)
 
 
 def _build_early_return() -> ast.stmt:

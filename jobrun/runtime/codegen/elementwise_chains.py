@@ -36,8 +36,7 @@ from jobrun.graph.expressions import (
     Slice,
     Unary,
 )
-from jobrun.ops.operator_table import OPERATORS, implementation
-from jobrun.runtime.codegen.alias_analysis import is_fresh
+from jobrun.runtime.codegen.alias_analysis import find_ufuncs, is_fresh
 
 # Fusing fewer operators than this saves almost nothing.
 _SHORTEST = 3
@@ -152,9 +151,9 @@ def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...
         case Compare(left=lhs, operators=(sign,), rest=(rhs,)):
             return (*_COMPARE[sign], (lhs, rhs))
         case Call() if expr.function in elementwise() and not expr.kwargs:
-            function = implementation(expr.function)
-            if isinstance(function, np.ufunc) and len(expr.args) == function.nin:
-                return function, function, expr.args
+            ufunc = find_ufuncs()[expr.function]
+            if len(expr.args) == ufunc.nin:
+                return ufunc, ufunc, expr.args
     return None
 
 
@@ -162,12 +161,7 @@ def _operator(expr: Expr) -> tuple[np.ufunc, Callable[..., Any], tuple[Expr, ...
 def elementwise() -> frozenset[str]:
     """Return names of elementwise operators that can be fused: built in, one ufunc, one result."""
     return frozenset(
-        name
-        for name, known in OPERATORS.items()
-        if known.implementation.startswith("numpy:")
-        and isinstance(ufunc := implementation(name), np.ufunc)
-        and ufunc.nout == 1
-        and ufunc.signature is None
+        name for name, ufunc in find_ufuncs().items() if ufunc.nout == 1 and ufunc.signature is None
     )
 
 
@@ -251,7 +245,7 @@ def _array_and_number(expr: Expr, *, names: bool) -> ReuseChain | None:
             ufunc, operands, is_dear = _BINARY[sign][0], (lhs, rhs), False
         case Call(function=name, args=(lhs, rhs), kwargs=()) if name in elementwise():
             # The result of a ufunc is always a numpy value.
-            ufunc, operands, is_dear = _ufunc(name), (lhs, rhs), True
+            ufunc, operands, is_dear = find_ufuncs()[name], (lhs, rhs), True
         case _:
             return None
     for at in (0, 1):
@@ -274,7 +268,7 @@ def _link(expr: Expr) -> tuple[ReuseStep, Expr] | None:
         case Binary(left=lhs, operator=sign, right=rhs) if sign in _ARITHMETIC:
             return _with_number(expr, _BINARY[sign][0], lhs, rhs)
         case Call(function=name, args=args, kwargs=()) if name in elementwise():
-            ufunc = _ufunc(name)
+            ufunc = find_ufuncs()[name]
             if len(args) != ufunc.nin or not keeps_float64(ufunc):
                 return None
             if ufunc.nin == 1:
@@ -343,12 +337,6 @@ def _is_array(expr: Expr, *, names: bool) -> bool:
             return any(isinstance(item, Slice) for item in items)
         case _:
             return False
-
-
-def _ufunc(name: str) -> np.ufunc:
-    ufunc = implementation(name)
-    assert isinstance(ufunc, np.ufunc)  # noqa: S101 - elementwise operators are
-    return ufunc
 
 
 @cache

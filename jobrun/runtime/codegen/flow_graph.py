@@ -134,7 +134,7 @@ class _Flow:
             frozenset(usage.used),
             frozenset(usage.changed),
             _NO_NAMES,
-            frozenset(usage.bound),
+            frozenset(usage.rebound),
             not only_looks,
         )
         self.point(predecessors, point)

@@ -40,28 +40,42 @@ class Usage(Struct):
     Attributes:
         used: Every name.
         changed: Names whose array is changed in place.
-        bound: Names that may get another value, or none.
+        bound: Names that may get another value.
+        deleted: Names that may have none afterwards.
     """
 
     used: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
 
     def add(self, other: Usage) -> None:
         """Add the names that further steps use to those of a block, to compute their liveness."""
         self.used |= other.used
         self.changed |= other.changed
         self.bound |= other.bound
+        self.deleted |= other.deleted
+
+    @property
+    def rebound(self) -> set[str]:
+        """The names in this usage that may get another value, or none."""
+        return self.bound | self.deleted
 
 
 def collect_usage(steps: Steps) -> Usage:
     """Collect the names that a block's steps read, change and bind, to compute their liveness."""
+    return usage_of_each(walk(steps))
+
+
+def usage_of_each(steps: Iterable[Step]) -> Usage:
+    """Collect the names that steps use, without the steps inside them, to compute liveness."""
     usage = Usage()
-    for step in walk(steps):
+    for step in steps:
         access = ACCESS_FINDER.of_step(step)
         usage.used.update(access.reads, access.binds, access.atomic, access.deletes)
         usage.changed.update(access.changes, access.atomic)
-        usage.bound.update(access.binds, access.deletes)
+        usage.bound.update(access.binds)
+        usage.deleted.update(access.deletes)
         if isinstance(step, Net):
             # After a swap, a change through one name changes the array that the other name held.
             usage.changed.update(*map(permuted_names, step.ops))
