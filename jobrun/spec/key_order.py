@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Union, get_args, get_origin
+from collections.abc import Sequence
+from typing import Any, get_args, get_origin
 
 from msgspec import Struct
-from pydantic import BaseModel, Tag
-from typing_extensions import TypeAliasType
+from pydantic import BaseModel
 
-from jobrun.spec.models.base_types import Deferred
 from jobrun.spec.models.job import JobSpec
-from jobrun.spec.models.model_keys import fields_of
+from jobrun.spec.models.model_keys import fields_of, is_model, tagged_members
 from jobrun.spec.models.step_forms import step_form
 
 # Keys that describe a body come before it, whatever the order of the models.
@@ -33,7 +30,7 @@ class Kind(Struct, frozen=True):
 
     def model(self, keys: Sequence[str]) -> type[BaseModel] | None:
         """Return the model whose fields determine the order of a mapping's keys, or None."""
-        models = [member for member in _members(self.annotation, "") if _is_model(member[1])]
+        models = [member for member in tagged_members(self.annotation) if is_model(member[1])]
         tag_of_step = step_form(dict.fromkeys(keys))
         for tag, member in models:
             if len(models) == 1 or tag == tag_of_step:
@@ -49,14 +46,14 @@ class Kind(Struct, frozen=True):
                 field.alias or name: Kind(field.annotation) for name, field in fields_of(model)
             }
             return [kinds.get(key, Kind()) for key in keys]
-        for _, member in _members(self.annotation, ""):
+        for _, member in tagged_members(self.annotation):
             if get_origin(member) is dict:
                 return [Kind(get_args(member)[1])] * len(keys)
         return [Kind()] * len(keys)
 
     def item(self) -> Kind:
         """Return the ``Kind`` of a list's items, which decides the order of keys in them."""
-        for _, member in _members(self.annotation, ""):
+        for _, member in tagged_members(self.annotation):
             if get_origin(member) is tuple:
                 return Kind(get_args(member)[0])
         return Kind()
@@ -99,25 +96,3 @@ def _canonical(model: type[BaseModel]) -> list[str]:
         before = [key for key in keys[:at] if key not in late]
         keys = [*before, *late, *(key for key in keys[at:] if key not in late)]
     return [*_FIRST, *keys]
-
-
-def _members(annotation: Any, tag: str) -> Iterator[tuple[str, Any]]:
-    """Yield each type in an annotation with its pydantic ``Tag``, to find what orders the keys."""
-    origin = get_origin(annotation)
-    if isinstance(annotation, TypeAliasType):
-        yield from _members(annotation.__value__, tag)
-    elif isinstance(annotation, Deferred):
-        yield tag, annotation.model
-    elif origin is Annotated:
-        inner, *notes = get_args(annotation)
-        tags = [note.tag for note in notes if isinstance(note, Tag)]
-        yield from _members(inner, tags[0] if tags else tag)
-    elif origin in {Union, types.UnionType}:
-        for member in get_args(annotation):
-            yield from _members(member, tag)
-    else:
-        yield tag, annotation
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, Tag
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
@@ -35,31 +35,32 @@ def field_of(model: type[Model], key: str) -> FieldInfo | None:
 
 
 def is_model(annotation: Any) -> bool:
-    """Return whether a key's annotation is a model (a ``Model``), which has keys of its own."""
-    return isinstance(annotation, type) and issubclass(annotation, Model)
+    """Return whether a key's annotation is a pydantic model, which has keys of its own."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def strip_annotation(annotation: Any) -> Any:
-    """Strip ``Annotated`` and an optional ``None`` from the type of a model's key."""
-    while True:
-        if isinstance(annotation, TypeAliasType):
-            annotation = annotation.__value__
-        elif get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        elif isinstance(annotation, Deferred):
-            annotation = annotation.model
-        elif is_union(annotation):
-            members = [item for item in get_args(annotation) if item is not type(None)]
-            if len(members) != 1:
-                return annotation
-            annotation = members[0]
-        else:
-            return annotation
+    """Return the single type that the annotation of a model's key allows, or the annotation."""
+    members = [member for _, member in tagged_members(annotation) if member is not type(None)]
+    return members[0] if len(members) == 1 else annotation
 
 
-def is_union(annotation: Any) -> bool:
-    """Return whether the annotation of a model's field is a union of several types."""
-    return get_origin(annotation) in {Union, types.UnionType}
+def tagged_members(annotation: Any, tag: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each type that a model's key may have, with its pydantic ``Tag``, or "" for none."""
+    origin = get_origin(annotation)
+    if isinstance(annotation, TypeAliasType):
+        yield from tagged_members(annotation.__value__, tag)
+    elif isinstance(annotation, Deferred):
+        yield tag, annotation.model
+    elif origin is Annotated:
+        inner, *notes = get_args(annotation)
+        tags = [note.tag for note in notes if isinstance(note, Tag)]
+        yield from tagged_members(inner, tags[0] if tags else tag)
+    elif origin in {Union, types.UnionType}:
+        for member in get_args(annotation):
+            yield from tagged_members(member, tag)
+    else:
+        yield tag, annotation
 
 
 def require_one_key(model: Model, keys: tuple[str, ...]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 from msgspec import Struct
-from pydantic import Tag, ValidationError
+from pydantic import ValidationError
 
 from jobrun.core.codes import Code
 from jobrun.core.errors import Fault, Origin
@@ -17,9 +17,9 @@ from jobrun.spec.models.base_types import Model
 from jobrun.spec.models.model_keys import (
     field_of,
     is_model,
-    is_union,
     keys_of,
     strip_annotation,
+    tagged_members,
 )
 from jobrun.spec.models.step_forms import FORMS
 from jobrun.spec.yaml.nodes import Path, Scalar, SourceMap, path_text
@@ -393,23 +393,14 @@ def locate(root: type[Model], location: tuple[str | int, ...]) -> Located:
         if segment == _KEY_MARK:
             return Located(tuple(path), True, None)
         annotation = strip_annotation(annotation)
-        members = dict(_tagged(annotation))
-        if members:
+        members = dict(tagged_members(annotation))
+        if any(members):
             annotation = members.get(str(segment), Any)
         else:
             holder = annotation if is_model(annotation) else None
             path.append(segment)
             annotation = _below(annotation, segment)
     return Located(tuple(path), False, holder)
-
-
-def _tagged(annotation: Any) -> Iterator[tuple[str, Any]]:
-    if not is_union(annotation):
-        return
-    for member in get_args(annotation):
-        for item in get_args(member)[1:] if get_origin(member) is Annotated else ():
-            if isinstance(item, Tag):
-                yield item.tag, member
 
 
 def _below(annotation: Any, segment: str | int) -> Any:
