@@ -26,14 +26,7 @@ from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, TaskDr
 from jobrun.graph.query import walk
 from jobrun.graph.readers import ReadQueue, ReadRecords
 from jobrun.graph.steps import Step
-from jobrun.graph.types import (
-    Apart,
-    GroupName,
-    NodeReport,
-    NodeSetup,
-    Task,
-    TaskGroup,
-)
+from jobrun.graph.types import Apart, GroupName, NodeReport, NodeSetup, Task, TaskGroup
 
 # Group → node → the group on that node.
 Views = Mapping[GroupName, Mapping[str, NodeView]]

@@ -15,17 +15,7 @@ from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.graph.expressions import Expr, LoopIndex
 from jobrun.graph.query import expressions
 from jobrun.graph.readers import record_path
-from jobrun.graph.steps import (
-    Guard,
-    If,
-    Loop,
-    Net,
-    Parallel,
-    Step,
-    Stop,
-    UseNet,
-    While,
-)
+from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
 from jobrun.graph.traversal import rewrite_parts, walk_expr
 from jobrun.graph.types import NodeReport, NodeSetup, RemoteNet, Report, SetupNets, Task
 
@@ -112,9 +102,7 @@ class PathAssignment:
     def _report(self, report: Report, path: str) -> Report:
         path = report.path or path
         return replace(
-            report,
-            path=path,
-            steps=self._steps(report.steps, f"{path}.steps", _Blocks((path,))),
+            report, path=path, steps=self._steps(report.steps, f"{path}.steps", _Blocks((path,)))
         )
 
     def _steps(self, steps: tuple[Step, ...], prefix: str, enclosing: _Blocks) -> tuple[Step, ...]:

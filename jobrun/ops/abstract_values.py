@@ -152,9 +152,7 @@ def broadcast(lhs: Shape | None, rhs: Shape | None) -> Shape | None:
 def elementwise(lhs: Known, rhs: Known) -> Known:
     """Combine two abstract values into that of their elementwise result, such as a sum."""
     return Known(
-        promote(lhs, rhs),
-        broadcast(lhs.shape, rhs.shape),
-        weak=bool(lhs.weak and rhs.weak),
+        promote(lhs, rhs), broadcast(lhs.shape, rhs.shape), weak=bool(lhs.weak and rhs.weak)
     )
 
 

@@ -22,18 +22,7 @@ from jobrun.graph.blob_access import Access
 from jobrun.graph.expressions import Call, Expr, Name
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadRecords, record_path, source_expressions
-from jobrun.graph.steps import (
-    CallPython,
-    Guard,
-    If,
-    Loop,
-    Net,
-    Parallel,
-    Step,
-    Stop,
-    UseNet,
-    While,
-)
+from jobrun.graph.steps import CallPython, Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets, step_lists_around
 from jobrun.ops.operator_table import ACCESS_FINDER, OPERATORS

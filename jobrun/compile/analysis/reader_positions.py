@@ -14,17 +14,9 @@ from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.core.errors import Origin
 from jobrun.graph.checkpoint_policy import CheckpointPolicy
-from jobrun.graph.expressions import (
-    Call,
-    Const,
-    Dtype,
-)
+from jobrun.graph.expressions import Call, Const, Dtype
 from jobrun.graph.expressions import Sequence as Items
-from jobrun.graph.readers import (
-    POSITION,
-    Reader,
-    readers_in,
-)
+from jobrun.graph.readers import POSITION, Reader, readers_in
 from jobrun.graph.steps import Assign, NameTarget, Net
 from jobrun.graph.types import NodeSetup, Scope, SetupNets, TaskGroup
 

@@ -56,16 +56,7 @@ from jobrun.graph.expressions import (
     Unary,
     UnaryOperator,
 )
-from jobrun.graph.steps import (
-    Assign,
-    Augment,
-    Delete,
-    ItemTarget,
-    NameTarget,
-    Op,
-    Perform,
-    Target,
-)
+from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, Op, Perform, Target
 from jobrun.ops.operator_table import DRAWS, find_operator
 
 BINARY: dict[type[ast.operator], BinaryOperator] = {

@@ -24,13 +24,7 @@ from jobrun.compile.job_draft.definite_assignment import (
 from jobrun.compile.job_draft.task_order import TaskOrder
 from jobrun.core.errors import Origin
 from jobrun.graph.effects import NOWHERE
-from jobrun.graph.readers import (
-    Reader,
-    ReadQueue,
-    ReadRecords,
-    WriteQueue,
-    source_expressions,
-)
+from jobrun.graph.readers import Reader, ReadQueue, ReadRecords, WriteQueue, source_expressions
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import (
     GroupName,

@@ -32,16 +32,7 @@ from jobrun.graph.expressions import (
     Text,
     Unary,
 )
-from jobrun.graph.steps import (
-    Assign,
-    Augment,
-    Delete,
-    ItemTarget,
-    NameTarget,
-    Op,
-    Perform,
-    Target,
-)
+from jobrun.graph.steps import Assign, Augment, Delete, ItemTarget, NameTarget, Op, Perform, Target
 from jobrun.graph.traversal import map_expr
 from jobrun.spec.yaml.nodes import Path
 

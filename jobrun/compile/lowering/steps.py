@@ -203,10 +203,7 @@ class StepLowering:
         return While(condition, self._repeated_block(spec, position, env), path, origin)
 
     def _repeated_block(
-        self,
-        spec: control_flow.LoopStep | control_flow.WhileStep,
-        position: StepPosition,
-        env: Env,
+        self, spec: control_flow.LoopStep | control_flow.WhileStep, position: StepPosition, env: Env
     ) -> tuple[Step, ...]:
         """Lower the steps that a ``loop`` or ``while`` step repeats."""
         path, _, at = position
@@ -474,13 +471,7 @@ class EffectLowering:
         )
 
     def _files(
-        self,
-        files: dict[str, str],
-        key: str,
-        position: StepPosition,
-        env: Env,
-        *,
-        writes: bool,
+        self, files: dict[str, str], key: str, position: StepPosition, env: Env, *, writes: bool
     ) -> tuple[DataFile, ...]:
         """Lower the files at a key of a step that loads or saves: blob, path and member of each."""
         data_files = []

@@ -229,10 +229,7 @@ def _shortest(shape: Shape) -> int | None:
 def _qr(args: Arguments) -> tuple[Known, ...]:
     shape, dtype = _matrix(args.shape("a")), exact_dtype(args.dtype("a"))
     short = _shortest(shape)
-    return (
-        Known(dtype, (*shape[:-1], short)),
-        Known(dtype, (*shape[:-2], short, shape[-1])),
-    )
+    return (Known(dtype, (*shape[:-1], short)), Known(dtype, (*shape[:-2], short, shape[-1])))
 
 
 def _svd(args: Arguments) -> tuple[Known, ...]:

@@ -281,10 +281,7 @@ class ExpressionBuilder:
         return [self.of(expr) for expr in exprs]
 
     def _call(
-        self,
-        function: ast.expr,
-        args: tuple[e.Expr, ...],
-        kwargs: tuple[tuple[str, e.Expr], ...],
+        self, function: ast.expr, args: tuple[e.Expr, ...], kwargs: tuple[tuple[str, e.Expr], ...]
     ) -> ast.expr:
         keywords = [ast.keyword(name, self.of(value)) for name, value in kwargs]
         return ast.Call(function, self._each(args), keywords)

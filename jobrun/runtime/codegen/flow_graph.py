@@ -9,18 +9,7 @@ from msgspec import Struct, field
 from jobrun.graph.effects import Assert, Log, Metric
 from jobrun.graph.expressions import Expr
 from jobrun.graph.query import expressions, op_expressions, walk
-from jobrun.graph.steps import (
-    Augment,
-    Guard,
-    If,
-    Loop,
-    Net,
-    Op,
-    Step,
-    Stop,
-    UseNet,
-    While,
-)
+from jobrun.graph.steps import Augment, Guard, If, Loop, Net, Op, Step, Stop, UseNet, While
 from jobrun.graph.traversal import walk_expr
 from jobrun.ops.operator_table import ACCESS_FINDER
 from jobrun.runtime.codegen.liveness import changed_views, collect_usage

@@ -119,8 +119,7 @@ Positive = Annotated[int, Scalar(core_schema.int_schema(strict=True, ge=1))]
 Float = Annotated[float, Scalar(core_schema.float_schema(strict=True, allow_inf_nan=False))]
 Str = Annotated[str, Scalar(core_schema.str_schema(strict=True))]
 FunctionName = Annotated[
-    str,
-    Scalar(core_schema.str_schema(strict=True, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")),
+    str, Scalar(core_schema.str_schema(strict=True, pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"))
 ]
 
 
@@ -242,7 +241,7 @@ def _scalar(value: Any) -> Any:
 
 
 _EXPRESSION_SCHEMA = {
-    "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array")],
+    "anyOf": [{"type": kind} for kind in ("string", "number", "boolean", "array")]
 }
 
 # Editors treat \\w as ASCII only; this pattern leaves the decision to the check above.

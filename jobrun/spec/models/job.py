@@ -70,13 +70,9 @@ class NodeSpec(Model):
 
 
 Group = Annotated[
-    Annotated[tuple[TaskSpec, ...], Tag("list")] | Annotated[GroupSpec, Tag("mapping")],
-    ByKind,
+    Annotated[tuple[TaskSpec, ...], Tag("list")] | Annotated[GroupSpec, Tag("mapping")], ByKind
 ]
-Net = Annotated[
-    Annotated[Steps, Tag("list")] | Annotated[NetSpec, Tag("mapping")],
-    ByKind,
-]
+Net = Annotated[Annotated[Steps, Tag("list")] | Annotated[NetSpec, Tag("mapping")], ByKind]
 
 ProbeSpec = Annotated[
     Annotated[Expression, Tag("text")]
@@ -191,8 +187,7 @@ _AnyParam = bool | int | float | str | ParamSpec
 Param = Annotated[ParamSpec, BeforeValidator(_param, json_schema_input_type=_AnyParam)]
 
 StateSpec = Annotated[
-    Annotated[Literal["replicated"], Tag("text")] | Annotated[PartitionSpec, Tag("mapping")],
-    ByKind,
+    Annotated[Literal["replicated"], Tag("text")] | Annotated[PartitionSpec, Tag("mapping")], ByKind
 ]
 
 

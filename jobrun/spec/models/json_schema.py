@@ -8,15 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from jobrun.spec.models import (
-    control_flow,
-    job,
-    optional_parts,
-    readers,
-    retention,
-    steps,
-    tasks,
-)
+from jobrun.spec.models import control_flow, job, optional_parts, readers, retention, steps, tasks
 from jobrun.spec.models.base_types import (
     DEFERRED_MARK,
     BlobName,

@@ -6,16 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from jobrun.spec.models.base_types import (
-    Bool,
-    EveryValue,
-    Int,
-    Maybe,
-    Model,
-    Name,
-    Positive,
-    Str,
-)
+from jobrun.spec.models.base_types import Bool, EveryValue, Int, Maybe, Model, Name, Positive, Str
 
 
 class BestSpec(Model):

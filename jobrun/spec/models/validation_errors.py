@@ -414,10 +414,7 @@ def _below(annotation: Any, segment: str | int) -> Any:
 
 
 def restore_env_texts(
-    error: ValidationError,
-    root: type[Model],
-    data: dict[str, Any],
-    env_texts: Mapping[Path, str],
+    error: ValidationError, root: type[Model], data: dict[str, Any], env_texts: Mapping[Path, str]
 ) -> bool:
     """Replace each number that got a validation error by the text of its environment variable.
 

@@ -144,10 +144,7 @@ def _forbidden(text: str, match: re.Match[str], shown: str) -> Fault:
     value = f"byte 0x{number:02x}" if number < 0x80 else f"U+{number:04X}"
     mend = "delete it, or write it as an escape, such as \\u" + f"{number:04x} in double quotes"
     return Fault(
-        "E004",
-        f"invisible character: {value}",
-        mend,
-        _position(text, match.start(), shown),
+        "E004", f"invisible character: {value}", mend, _position(text, match.start(), shown)
     )
 
 
