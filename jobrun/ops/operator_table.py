@@ -83,11 +83,9 @@ def implementation(name: str) -> Callable[..., Any]:
     try:
         function: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise EnvironmentFaultError.of(
-            "E129",
-            f"the operator '{name}' cannot be loaded: {error}",
-            "install the package that it comes from, or its newer version",
-        ) from error
+        message = f"the operator '{name}' cannot be loaded: {error}"
+        mend = "install the package that it comes from, or its newer version"
+        raise EnvironmentFaultError.of("E129", message, mend) from error
     return function
 
 
@@ -158,8 +156,6 @@ def _loaded(point: EntryPoint) -> OpDef:
 
 def _fault(point: EntryPoint, why: str) -> EnvironmentFaultError:
     package = point.dist.name if point.dist is not None else point.value
-    return EnvironmentFaultError.of(
-        "E128",
-        f"the operator '{point.name}' of the package '{package}' cannot be used: {why}",
-        f"remove the package, or its entry point '{point.name}' of the group {GROUP}",
-    )
+    message = f"the operator '{point.name}' of the package '{package}' cannot be used: {why}"
+    mend = f"remove the package, or its entry point '{point.name}' of the group {GROUP}"
+    return EnvironmentFaultError.of("E128", message, mend)

@@ -95,11 +95,8 @@ class MissingBlobs:
     @staticmethod
     def _explain_special(view: NodeView, name: str, unsaved: frozenset[str]) -> _Explanation | None:
         if name == FAILED:
-            return _Explanation(
-                "E180",
-                "'failed' exists only in reports and in the exit part of set-up",
-                "move the step there, or rename the blob",
-            )
+            message = "'failed' exists only in reports and in the exit part of set-up"
+            return _Explanation("E180", message, "move the step there, or rename the blob")
         if ":" in name:
             plain_name = name.rsplit(":", 1)[1]
             return _Explanation(
@@ -146,11 +143,9 @@ class MissingBlobs:
                 "E182", f"{made_by}, and may not exist yet", "make it in the init of the set-up"
             )
         if task.rebuild and not other.rebuild:
-            return _Explanation(
-                "E182",
-                f"{made_by}, which does not run again on resume, unlike this task",
-                f"give '{other.name}' 'rebuild: true' too, or remove it from this one",
-            )
+            message = f"{made_by}, which does not run again on resume, unlike this task"
+            mend = f"give '{other.name}' 'rebuild: true' too, or remove it from this one"
+            return _Explanation("E182", message, mend)
         return _explain_order(view, position, other.position, made_by)
 
     def _explain_other_workspace(

@@ -215,11 +215,8 @@ def infer_comparison(lhs: Known, sign: str, rhs: Known) -> Known:
     if sign not in ("==", "!=") and (lhs.dtype == TEXT) != (rhs.dtype == TEXT):
         number = rhs if lhs.dtype == TEXT else lhs
         if kind_of(number.dtype) in tuple("biuf"):
-            raise MisfitError(
-                KINDS,
-                f"text and {number.dtype} have no order",
-                "compare numbers with numbers; a param in quotes is text, so leave them out",
-            )
+            mend = "compare numbers with numbers; a param in quotes is text, so leave them out"
+            raise MisfitError(KINDS, f"text and {number.dtype} have no order", mend)
     if TEXT in (lhs.dtype, rhs.dtype) or lhs.shape is None or rhs.shape is None:
         raise UnclearError
     shape = joint_shape(lhs.shape, rhs.shape)

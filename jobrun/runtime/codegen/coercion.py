@@ -192,11 +192,8 @@ def update_item(
 
 
 def _list_refusal(value: list[Any]) -> TaskFailedError:
-    return TaskFailedError.of(
-        "E248",
-        f"a list of {len(value)} is not computed with",
-        "make an array of it: array(x); to add to a list, call a function that returns x + [y]",
-    )
+    mend = "make an array of it: array(x); to add to a list, call a function that returns x + [y]"
+    return TaskFailedError.of("E248", f"a list of {len(value)} is not computed with", mend)
 
 
 def as_bool(value: Value) -> bool:
@@ -211,11 +208,8 @@ def as_bool(value: Value) -> bool:
         isinstance(value, np.ndarray) and value.dtype == np.bool_ and value.ndim == 0
     ):
         return bool(value)
-    raise TaskFailedError.of(
-        "E203",
-        f"the condition is not a bool but a {describe(value)}",
-        "compare it with something, or reduce it with any() or all()",
-    )
+    mend = "compare it with something, or reduce it with any() or all()"
+    raise TaskFailedError.of("E203", f"the condition is not a bool but a {describe(value)}", mend)
 
 
 def as_count(value: Value) -> int:
@@ -230,11 +224,8 @@ def as_count(value: Value) -> int:
         isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 0
     ):
         return int(value)
-    raise TaskFailedError.of(
-        "E204",
-        f"the loop count is not an integer but a {describe(value)}",
-        "divide with // or round it with int64(...)",
-    )
+    message = f"the loop count is not an integer but a {describe(value)}"
+    raise TaskFailedError.of("E204", message, "divide with // or round it with int64(...)")
 
 
 def are_numbers(*values: Any) -> bool:
@@ -311,11 +302,8 @@ def metric_number(value: Value, name: str) -> float | int | bool | str:
         value = value.value
     if isinstance(value, bool | int | float | str):
         return value
-    raise TaskFailedError.of(
-        "E212",
-        f"the metric '{name}' is a {describe(value)}, not a single number",
-        "reduce it, for example with mean() or max()",
-    )
+    message = f"the metric '{name}' is a {describe(value)}, not a single number"
+    raise TaskFailedError.of("E212", message, "reduce it, for example with mean() or max()")
 
 
 def power(base: Any, exponent: Any) -> Any:

@@ -460,11 +460,9 @@ def format_value(value: Value, spec: str) -> str:
             return formatted_integer(plain, spec)
         return format(value, spec) if spec else str(plain)
     except (ValueError, TypeError) as error:
-        raise TaskFailedError.of(
-            "E213",
-            f"the format '{spec}' does not fit a {describe(value)}",
-            "leave the format out, or use one for that kind of value",
-        ) from error
+        message = f"the format '{spec}' does not fit a {describe(value)}"
+        mend = "leave the format out, or use one for that kind of value"
+        raise TaskFailedError.of("E213", message, mend) from error
 
 
 def join_text(*parts: object) -> str:
