@@ -402,7 +402,7 @@ def check_steps(steps: tuple[Step, ...], params: Mapping[str, object], faults: F
             plain_name = name.rpartition(":")[2]
             refused = find_name_refusal(plain_name, params)
             if refused is not None:
-                faults.error(refused.code, refused.message, refused.mend, step)
+                faults.error(*refused, step)
             elif not BLOB_NAME.fullmatch(plain_name):
                 mend = "use letters, digits and '_', not starting with a digit"
                 faults.error("E151", f"'{plain_name}' is not a valid name of a blob", mend, step)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from jobrun.compile.analysis.queues import must_run_concurrently
 from jobrun.compile.analysis.scopes import NodeView
@@ -21,7 +20,7 @@ from jobrun.graph.types import GroupName
 _MOST_NAMES = 2_000
 
 
-class _Explanation(Struct, frozen=True):
+class _Explanation(NamedTuple):
     """The code, message and fix of the fault about a missing blob."""
 
     code: Code
@@ -83,13 +82,7 @@ class MissingBlobs:
         is_unordered = explanation.code == "E182"
         if is_unordered and not view.group.order.is_sound:
             return False
-        self._faults.error(
-            explanation.code,
-            explanation.message,
-            explanation.mend,
-            spec_position,
-            name.rsplit(":", 1)[-1],
-        )
+        self._faults.error(*explanation, spec_position, name.rsplit(":", 1)[-1])
         return is_unordered
 
     @staticmethod

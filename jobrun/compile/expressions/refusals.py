@@ -11,8 +11,6 @@ import keyword
 from collections.abc import Container
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from jobrun.compile.expressions.calls import DTYPE_WORDS
 from jobrun.core.codes import Code
 from jobrun.core.text.names import did_you_mean, nearest
@@ -27,7 +25,7 @@ class Refusal(NamedTuple):
     mend: str
 
 
-class NameRefusal(Struct, frozen=True):
+class NameRefusal(NamedTuple):
     """Why a blob cannot have a name, and what to do."""
 
     code: Code

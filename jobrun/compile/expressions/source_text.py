@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -13,6 +15,8 @@ from jobrun.core.text.patterns import lazy_pattern
 from jobrun.graph.expressions import Builtin
 
 Part = str | Builtin
+# What a text is filled with: a builtin, or an expression.
+_Filled = TypeVar("_Filled")
 
 # Placeholder → builtin. The loader has replaced all others already.
 RUN_TIME: dict[str, str] = {
@@ -126,9 +130,9 @@ def split_placeholders(text: str, scalar: SourceText, at: int | None) -> list[Pa
     return merge_literals(parts)
 
 
-def merge_literals(parts: list[Part]) -> list[Part]:
-    """Merge adjacent literal parts of a source text that was split at placeholders."""
-    joined: list[Part] = []
+def merge_literals(parts: Iterable[str | _Filled]) -> list[str | _Filled]:
+    """Merge adjacent literal parts of a source text that was split at what is filled in."""
+    joined: list[str | _Filled] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
             joined[-1] += part

@@ -27,6 +27,7 @@ from jobrun.compile.expressions.refusals import (
     find_name_refusal,
 )
 from jobrun.compile.expressions.source_text import Findings, SourceText, split_placeholders
+from jobrun.core.codes import Code
 from jobrun.core.errors import SpecError
 from jobrun.core.text.names import BLOB_NAME, did_you_mean
 from jobrun.graph.expressions import (
@@ -118,6 +119,11 @@ class Translator:
         self._depth -= 1
         return translated
 
+    def _fault(self, code: Code, message: str, mend: str, node: ast.expr | None) -> Expr:
+        """Add a fault of a part, and return what replaces the part."""
+        self.findings.add(code, message, mend, node)
+        return UNREADABLE
+
     def index(self, node: ast.expr) -> Expr:
         """Translate the index in ``value[index]`` from Python's ``ast`` to an expression."""
         if isinstance(node, ast.Tuple):
@@ -127,8 +133,7 @@ class Translator:
     def _refuse(self, node: ast.AST) -> Expr:
         refusal = UNSUPPORTED_FORMS.get(type(node), OTHER_FORM)
         expression = node if isinstance(node, ast.expr) else None
-        self.findings.add("E102", *refusal, expression)
-        return UNREADABLE
+        return self._fault("E102", *refusal, expression)
 
     def _give_up(self, message: str, node: ast.expr) -> None:
         self.findings.add("E108", message, "split it into several statements", node)
@@ -144,17 +149,14 @@ class Translator:
         if isinstance(value, str):
             return self._text(value, node)
         if isinstance(value, bytes):
-            self.findings.add("E102", "bytes are not a valid value", "write text", node)
-            return UNREADABLE
+            return self._fault("E102", "bytes are not a valid value", "write text", node)
         if value is ...:
-            self.findings.add("E102", "'...' is used outside an index", "write x[..., 0]", node)
-            return UNREADABLE
+            return self._fault("E102", "'...' is used outside an index", "write x[..., 0]", node)
         if type(value) is int and not limits.fits_64_bits(value):
             self._too_large(node)
             return UNREADABLE
         if isinstance(value, float | complex) and math.isinf(abs(value)):
-            self.findings.add("E109", "this number is too large", "write inf", node)
-            return UNREADABLE
+            return self._fault("E109", "this number is too large", "write inf", node)
         return Const(value)
 
     def _text(self, value: str, node: ast.Constant) -> Expr:
@@ -187,12 +189,10 @@ class Translator:
         if isinstance(base, ast.Name):
             return self.names.translate_dotted(node, base)
         if _root_name(node) in LIBRARIES:
-            self.findings.add("E103", *explain_library_name(node.attr), node)
-            return UNREADABLE
+            return self._fault("E103", *explain_library_name(node.attr), node)
         self.expression(base)
         message = f"values have no attribute '{node.attr}'"
-        self.findings.add("E103", message, f"they have {', '.join(ATTRIBUTES)}", node)
-        return UNREADABLE
+        return self._fault("E103", message, f"they have {', '.join(ATTRIBUTES)}", node)
 
     def _call(self, node: ast.Call) -> Expr:
         function = node.func
@@ -231,8 +231,7 @@ class Translator:
         args, kwargs = self._arguments(node)
         if len(args) != 1 or kwargs:
             message = f"{dtype} takes 1 argument"
-            self.findings.add("E105", message, f"write {dtype}(x)", node.func)
-            return UNREADABLE
+            return self._fault("E105", message, f"write {dtype}(x)", node.func)
         return Call("astype", (args[0], Dtype(dtype)), (), self._scalar.at(node))
 
     def _draw(self, node: ast.Call, function: ast.Attribute) -> Expr:
@@ -366,8 +365,7 @@ class Translator:
     def _sequence(self, node: ast.Tuple | ast.List) -> Expr:
         if len(node.elts) > limits.MAX_ITEMS:
             message = f"this list has more than {limits.MAX_ITEMS} items"
-            self.findings.add("E108", message, "load them from a file", node)
-            return UNREADABLE
+            return self._fault("E108", message, "load them from a file", node)
         items = tuple(self.expression(item) for item in node.elts)
         return Sequence(items, "tuple" if isinstance(node, ast.Tuple) else "list")
 
@@ -525,7 +523,7 @@ class StatementTranslator:
         refused = find_name_refusal(node.id, self._params)
         if refused is not None and not node.id.startswith("__"):
             # Report the whole statement, as for the names that other steps bind.
-            self._findings.add(refused.code, refused.message, refused.mend, None)
+            self._findings.add(*refused, None)
         else:
             self._translator.names.check(node.id, node)
 

@@ -87,7 +87,7 @@ class Context(Struct, frozen=True):
         """Check while lowering that a blob's name is not a param's, and not reserved."""
         refused = find_name_refusal(name, self.params)
         if refused is not None:
-            self.faults.error(refused.code, refused.message, refused.mend, where)
+            self.faults.error(*refused, where)
 
 
 class Env(Struct, frozen=True):

@@ -14,7 +14,12 @@ from msgspec.structs import replace
 from jobrun.compile.expressions.limits import MAX_DEPTH
 from jobrun.compile.expressions.parse import parse_expression
 from jobrun.compile.expressions.repeated_texts import RepeatedTexts
-from jobrun.compile.expressions.source_text import Part, SourceText, split_placeholders
+from jobrun.compile.expressions.source_text import (
+    Part,
+    SourceText,
+    merge_literals,
+    split_placeholders,
+)
 from jobrun.compile.expressions.translate import UNREADABLE, Params
 from jobrun.compile.faults import Located, SpecPosition
 from jobrun.compile.lowering.context import Context, Env, StepPosition
@@ -260,7 +265,7 @@ class _TextParser:
             match = _LITERAL.search(text, position)
             if match is None:
                 parts.append(text[position:])
-                return _merge_literals(parts)
+                return tuple(merge_literals(parts))
             parts.append(text[position : match.start()])
             position = match.end()
             mark = match[0]
@@ -359,13 +364,3 @@ def _find_format_end(text: str, position: int) -> int | None:
             return at
         depth += (text[at] == "{") - (text[at] == "}")
     return None
-
-
-def _merge_literals(parts: list[str | Hole | Builtin]) -> tuple[str | Hole | Builtin, ...]:
-    joined: list[str | Hole | Builtin] = []
-    for part in parts:
-        if isinstance(part, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += part
-        elif part != "":
-            joined.append(part)
-    return tuple(joined)
