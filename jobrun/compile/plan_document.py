@@ -33,7 +33,7 @@ from jobrun.graph.readers import Field, Reader
 from jobrun.graph.steps import If, Net, Step
 from jobrun.graph.types import Job, RemoteNet, Report, SetupNets, Task, TaskGroup
 from jobrun.ops.abstract_values import Known
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 
 SCHEMA = "jobrun.plan/1"
 

@@ -53,7 +53,8 @@ from jobrun.graph.types import (
     Task,
     TaskGroup,
 )
-from jobrun.ops.operator_table import ACCESS_FINDER, DRAWS, OPERATORS, find_operator
+from jobrun.ops.access_finder import ACCESS_FINDER
+from jobrun.ops.operator_table import DRAWS, OPERATORS, find_operator
 
 
 def lower_job(job: Job, faults: Faults) -> JobDraft:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from jobrun.core.errors import EnvironmentFaultError
 from jobrun.core.text.names import did_you_mean
-from jobrun.graph.blob_access import AccessFinder
 from jobrun.ops.declarations.creation import CREATION
 from jobrun.ops.declarations.draws import DRAW_METHODS
 from jobrun.ops.declarations.elementwise import ELEMENTWISE
@@ -46,11 +45,6 @@ def by_name(*families: Iterable[OpDef]) -> dict[str, OpDef]:
 
 OPERATORS: Mapping[str, OpDef] = by_name(
     ELEMENTWISE, REDUCTION, CREATION, SHAPING, LINEAR, SIGNALS, SEARCHING, SEGMENTS_AND_SCATTER
-)
-# Finds the blobs that steps read, bind and change, for steps that call built-in operators.
-ACCESS_FINDER = AccessFinder(
-    {name: operator.mutates for name, operator in OPERATORS.items() if operator.mutates},
-    {name for name, operator in OPERATORS.items() if operator.atomic},
 )
 DRAWS: Mapping[str, DrawDef] = {draw.name: draw for draw in DRAW_METHODS}
 

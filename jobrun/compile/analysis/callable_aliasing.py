@@ -25,7 +25,8 @@ from jobrun.graph.readers import ReadRecords, record_path, source_expressions
 from jobrun.graph.steps import CallPython, Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets, step_lists_around
-from jobrun.ops.operator_table import ACCESS_FINDER, OPERATORS
+from jobrun.ops.access_finder import ACCESS_FINDER
+from jobrun.ops.operator_table import OPERATORS
 
 # Two names, sorted.
 Pair = tuple[str, str]

@@ -50,7 +50,7 @@ from jobrun.graph.readers import (
 from jobrun.graph.steps import Step
 from jobrun.graph.traversal import map_expr, walk_expr
 from jobrun.graph.types import GROUPS, GroupName
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 
 _CONSTANTS = ("inf", "nan", "pi")
 

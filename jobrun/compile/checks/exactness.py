@@ -16,7 +16,8 @@ from jobrun.graph.readers import ReadQueue, ReadRecords, readers_in, source_expr
 from jobrun.graph.steps import CallPython, Net, Perform, RunProgram, Step, Stop
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Exactness, GroupName, Report, Scope
-from jobrun.ops.operator_table import ACCESS_FINDER, find_operator
+from jobrun.ops.access_finder import ACCESS_FINDER
+from jobrun.ops.operator_table import find_operator
 
 # Steps that say whether they are deterministic.
 _DECLARING = (CallPython, RunProgram)

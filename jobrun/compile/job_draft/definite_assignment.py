@@ -22,7 +22,7 @@ from jobrun.graph.expressions import Const
 from jobrun.graph.readers import record_path
 from jobrun.graph.steps import Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
 from jobrun.graph.types import SetupNets
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 
 FAILED = "failed"
 

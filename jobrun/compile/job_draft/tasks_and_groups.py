@@ -36,7 +36,7 @@ from jobrun.graph.types import (
     SetupNets,
     step_lists_around,
 )
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 
 Workspace = Literal["private", "global"]
 # Shared by all tasks without set-up, reports or outputs; never changed.

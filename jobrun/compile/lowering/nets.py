@@ -22,7 +22,8 @@ from jobrun.graph.query import blocks, expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Loop, NameTarget, Net, Op, Step, UseNet, While
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import RemoteNet, SetupNets
-from jobrun.ops.operator_table import ACCESS_FINDER, OPERATORS
+from jobrun.ops.access_finder import ACCESS_FINDER
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.nodes import Path, SourceMap, path_text
 

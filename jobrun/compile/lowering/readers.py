@@ -31,7 +31,7 @@ from jobrun.graph.readers import (
     ZipSource,
 )
 from jobrun.graph.traversal import walk_expr
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 from jobrun.spec.models.job import JobSpec
 from jobrun.spec.yaml.nodes import Path
 

@@ -21,7 +21,7 @@ from jobrun.core.errors import Origin
 from jobrun.graph.expressions import Expr, NodeBlob, OutputRead
 from jobrun.graph.steps import Assign, Net, Step
 from jobrun.graph.types import OutputRef
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 from jobrun.runtime.codegen.control_flow import (
     PASSES_HERE,
     Action,

@@ -42,7 +42,7 @@ from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Assign, Augment, ItemTarget, NameTarget, Net, Op, Step
 from jobrun.graph.traversal import children, walk_expr
 from jobrun.graph.types import Scope
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 from jobrun.runtime.codegen.alias_analysis import (
     aliased_leaves,
     is_fresh,

@@ -11,7 +11,7 @@ from jobrun.graph.expressions import Expr
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.steps import Augment, Guard, If, Loop, Net, Op, Step, Stop, UseNet, While
 from jobrun.graph.traversal import walk_expr
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 from jobrun.runtime.codegen.liveness import changed_views, collect_usage
 
 _NO_NAMES: frozenset[str] = frozenset()

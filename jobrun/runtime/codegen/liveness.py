@@ -19,7 +19,8 @@ from jobrun.graph.query import expressions, walk
 from jobrun.graph.readers import record_fields
 from jobrun.graph.steps import CallPython, Net, Step
 from jobrun.graph.types import Apart, NodeReport, NodeSetup, Scope, Scopes, Task, TaskGroup
-from jobrun.ops.operator_table import ACCESS_FINDER, OPERATORS
+from jobrun.ops.access_finder import ACCESS_FINDER
+from jobrun.ops.operator_table import OPERATORS
 from jobrun.runtime.codegen.alias_analysis import aliased_leaves, permuted_names
 from jobrun.runtime.codegen.meter_protocol import Instrumenter
 

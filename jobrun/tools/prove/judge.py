@@ -21,7 +21,7 @@ from jobrun.graph.blob_access import Access
 from jobrun.graph.query import walk
 from jobrun.graph.steps import STATE_DIRS, Net, Step
 from jobrun.graph.types import Job
-from jobrun.ops.operator_table import ACCESS_FINDER
+from jobrun.ops.access_finder import ACCESS_FINDER
 from jobrun.runner.rundir.journal import read_journal
 from jobrun.runner.rundir.run_directories import Run, runs
 from jobrun.tools.inspection import checkpoint_directory, inspect
