@@ -19,10 +19,11 @@ from msgspec import Struct, field
 from jobrun.compile.analysis.scopes import NodeView
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, TaskDraft
 from jobrun.graph.blob_access import Access
+from jobrun.graph.control_flow import FlowBuilder, link
 from jobrun.graph.expressions import Call, Expr, Name
 from jobrun.graph.query import expressions, op_expressions, walk
 from jobrun.graph.readers import ReadRecords, record_path, source_expressions
-from jobrun.graph.steps import CallPython, Guard, If, Loop, Net, Parallel, Step, Stop, UseNet, While
+from jobrun.graph.steps import CallPython, Op, Step
 from jobrun.graph.traversal import walk_expr
 from jobrun.graph.types import GroupName, Report, Scope, SetupNets, step_lists_around
 from jobrun.ops.access_finder import ACCESS_FINDER
@@ -95,7 +96,7 @@ def find_unshareable_blobs(
         predecessors = [boundary]
         for name in ("epoch", "download"):
             predecessors = graph.group(groups[name], views[name].get(node), predecessors)
-        _link(predecessors, boundary)
+        link(predecessors, boundary)
         graph.group(groups["exit"], views["exit"].get(node), [boundary])
         for path, pairs in graph.find_pairs():
             pairs_by_path.setdefault(path, set()).update(pairs)
@@ -115,12 +116,7 @@ def _has_calls(group: GroupDraft, view: NodeView | None) -> bool:
     return any(isinstance(step, CallPython) for steps in step_lists for step in walk(steps))
 
 
-def _link(points: Iterable[_Point], after: _Point) -> None:
-    for point in points:
-        point.after.append(after)
-
-
-class _ControlFlow:
+class _ControlFlow(FlowBuilder[_Point]):
     """The control-flow graph of a node, built part by part.
 
     Args:
@@ -129,32 +125,33 @@ class _ControlFlow:
     """
 
     def __init__(self, objects: frozenset[str], *, is_reversed: bool) -> None:
+        super().__init__()
         self._objects = objects
         self._is_reversed = is_reversed
-        self._points: list[_Point] = []
-        # Path of a block → the points that leave it.
-        self._stops: dict[str, list[_Point]] = {}
         # Names that reports may read at any time.
         self._watched: frozenset[str] = _NO_NAMES
 
-    def point(
-        self,
-        access: Access,
-        predecessors: Iterable[_Point],
-        exprs: Iterable[Expr] = (),
-        call: CallPython | None = None,
+    def point(self, access: Access, predecessors: Iterable[_Point]) -> _Point:
+        """Add a point that is no step of its own, such as the outputs of a task."""
+        return self.add(self._build_point(access), predecessors)
+
+    def point_of_op(self, op: Op) -> _Point:
+        return self._build_point(ACCESS_FINDER.of_op(op), op_expressions(op))
+
+    def point_of_step(self, step: Step) -> _Point:
+        call = step if isinstance(step, CallPython) else None
+        return self._build_point(ACCESS_FINDER.of_step(step), expressions(step), call)
+
+    def _build_point(
+        self, access: Access, exprs: Iterable[Expr] = (), call: CallPython | None = None
     ) -> _Point:
-        """Add a step to the control-flow graph in which aliasing by callables is searched."""
-        point = _Point(
+        return _Point(
             self._watched.union(access.reads, access.atomic),
             frozenset((*access.changes, *access.atomic, *_changed_views(exprs))),
             frozenset((*access.binds, *access.deletes)),
             call,
             self._objects.intersection(access.lent),
         )
-        self._points.append(point)
-        _link(predecessors, point)
-        return point
 
     def group(
         self, group: GroupDraft, view: NodeView | None, predecessors: list[_Point]
@@ -188,25 +185,25 @@ class _ControlFlow:
         predecessors = self._body(task, predecessors)
         predecessors = self._setup(task.instance_setup, "exit", predecessors)
         if task.instances > 1:
-            _link(predecessors, begin)
+            link(predecessors, begin)
         return predecessors
 
     def _body(self, task: TaskDraft, predecessors: list[_Point]) -> list[_Point]:
         records = task.records
         if not records.is_loop:
-            return [*self._steps(task.steps, predecessors), *self._stops.pop(task.path, [])]
+            return [*self.steps(task.steps, predecessors), *self.exits_of(task.path)]
         source = records.read.reader if isinstance(records.read, ReadRecords) else None
         access = ACCESS_FINDER.of_expr(*(source_expressions(source) if source is not None else ()))
         access.binds += records.fields
         head = self.point(access, predecessors)
-        predecessors = self._steps(task.steps, [head])
+        predecessors = self.steps(task.steps, [head])
         sent = Access(reads=[name for write in records.write for name in write.names])
         predecessors = [
             self.point(sent, predecessors),
-            *self._stops.pop(record_path(task.path), []),
+            *self.exits_of(record_path(task.path)),
         ]
-        _link(predecessors, head)
-        return [head, *predecessors, *self._stops.pop(task.path, [])]
+        link(predecessors, head)
+        return [head, *predecessors, *self.exits_of(task.path)]
 
     def _setup(
         self, setups: Iterable[SetupNets], part: str, predecessors: list[_Point]
@@ -214,7 +211,7 @@ class _ControlFlow:
         for setup in setups if part == "init" else reversed(list(setups)):
             steps = setup.init if part == "init" else setup.exit
             path = f"{setup.name}.{part}"
-            predecessors = [*self._steps(steps, predecessors), *self._stops.pop(path, [])]
+            predecessors = [*self.steps(steps, predecessors), *self.exits_of(path)]
         return predecessors
 
     def _add_reports(
@@ -229,55 +226,18 @@ class _ControlFlow:
         outer = self._watched
         alone = _ControlFlow(self._objects, is_reversed=False)
         for report in reports:
-            alone._steps(report.steps, [])
-        self._watched = outer.union(*(point.reads for point in alone._points))
+            alone.steps(report.steps, [])
+        self._watched = outer.union(*(point.reads for point in alone.points))
         hub = self.point(Access(), add(predecessors))
         for report in reports:
-            _link(self._steps(report.steps, [hub]), hub)
-            _link(self._stops.pop(report.path, []), hub)
+            link(self.steps(report.steps, [hub]), hub)
+            link(self.exits_of(report.path), hub)
         self._watched = outer
         return [hub]
 
-    def _steps(self, steps: tuple[Step, ...], predecessors: list[_Point]) -> list[_Point]:
-        for step in steps:
-            predecessors = self._step(step, predecessors)
-        return predecessors
-
-    def _step(self, step: Step, predecessors: list[_Point]) -> list[_Point]:
-        if isinstance(step, Net):
-            for op in step.ops:
-                predecessors = [
-                    self.point(ACCESS_FINDER.of_op(op), predecessors, op_expressions(op))
-                ]
-            return predecessors
-        if isinstance(step, UseNet):
-            return self._steps(step.steps, predecessors)
-        if isinstance(step, Guard):
-            predecessors = [*self._steps(step.steps, predecessors), *self._stops.pop(step.path, [])]
-        call = step if isinstance(step, CallPython) else None
-        head = self.point(ACCESS_FINDER.of_step(step), predecessors, expressions(step), call)
-        match step:
-            case Loop() | While():
-                _link(self._steps(step.steps, [head]), head)
-                return [head, *self._stops.pop(step.path, [])]
-            case If():
-                branches = (*(then for _, then in step.branches), step.otherwise)
-                return [end for then in branches for end in self._steps(then, [head])]
-            case Parallel():
-                # The order of branches is free: a race between two of them is a fault elsewhere.
-                for number, branch in enumerate(step.branches):
-                    branch_ends = self._steps(branch, [head])
-                    _link([*branch_ends, *self._stops.pop(f"{step.path}[{number}]", [])], head)
-            case Stop():
-                self._stops.setdefault(step.target, []).append(head)
-                return [head] if step.condition is not None else []
-            case _:
-                pass
-        return [head]
-
     def find_pairs(self) -> Iterator[tuple[str, set[Pair]]]:
         """Yield each ``call`` step's path, and pairs of blobs it must not make aliases."""
-        calls = [call for call in self._points if call.call is not None]
+        calls = [call for call in self.points if call.call is not None]
         relevant = self._relevant_names(calls)
         visits = 0
         for call in calls:
@@ -299,7 +259,7 @@ class _ControlFlow:
 
         Those are the blobs that are changed in place, and the inputs of calls that make such blobs.
         """
-        relevant = set[str]().union(*(point.changes for point in self._points))
+        relevant = set[str]().union(*(point.changes for point in self.points))
         size = -1
         while size != len(relevant):
             size = len(relevant)

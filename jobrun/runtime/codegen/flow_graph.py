@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 
+from jobrun.graph.control_flow import FlowBuilder
 from jobrun.graph.effects import Assert, Log, Metric
 from jobrun.graph.expressions import Expr
 from jobrun.graph.query import expressions, op_expressions, walk
-from jobrun.graph.steps import Augment, Guard, If, Loop, Net, Op, Step, Stop, UseNet, While
+from jobrun.graph.steps import Augment, Guard, Op, Step, Stop, UseNet
 from jobrun.graph.traversal import walk_expr
 from jobrun.ops.access_finder import ACCESS_FINDER
 from jobrun.runtime.codegen.liveness import changed_views, collect_usage
@@ -50,69 +51,47 @@ def build_flow(steps: tuple[Step, ...], path: str, inlined: Collection[int]) -> 
         inlined: ``id`` of each step that is part of the block's own code; any other is one point.
     """
     flow = _Flow(inlined)
-    predecessors = flow.steps(steps, [flow.point()])
+    predecessors = flow.steps(steps, [flow.add(Point(), ())])
     predecessors += flow.exits_of(path)
     # A ``stop`` of an enclosing block leaves this block, too.
     for path_ in tuple(flow.stops):
         predecessors += flow.exits_of(path_)
-    flow.point(predecessors)
+    flow.add(Point(), predecessors)
     _find_live(flow.points)
     return flow.points
 
 
-class _Flow:
+class _Flow(FlowBuilder[Point]):
+    """Builds the control-flow graph of one block; a step outside of its code is one point."""
+
     def __init__(self, inlined: Collection[int]) -> None:
-        self.points: list[Point] = []
-        # Maps the path of a block to the points whose ``stop`` leaves it.
-        self.stops: dict[str, list[Point]] = {}
+        super().__init__()
         self._inlined = inlined
 
-    def point(self, predecessors: Iterable[Point] = (), point: Point | None = None) -> Point:
-        """Add a point to the control-flow graph as the successor of the points ``predecessors``."""
-        point = point or Point()
-        self.points.append(point)
-        for predecessor in predecessors:
-            predecessor.after.append(point)
-        return point
+    def point_of_op(self, op: Op) -> Point:
+        access = ACCESS_FINDER.of_op(op)
+        return Point(
+            op,
+            frozenset((*access.reads, *access.atomic)),
+            frozenset((*access.changes, *access.atomic, *_changed(op_expressions(op)))),
+            # An array changed in place is still the same array.
+            _NO_NAMES if isinstance(op, Augment) else frozenset((*access.binds, *access.deletes)),
+        )
 
-    def exits_of(self, path: str) -> list[Point]:
-        """Return the control-flow graph's points whose ``stop`` leaves the block at ``path``."""
-        return self.stops.pop(path, [])
+    def point_of_step(self, step: Step) -> Point:
+        exprs = expressions(step)
+        access = ACCESS_FINDER.of_expr(*exprs)
+        return Point(
+            None,
+            frozenset((*access.reads, *access.atomic)),
+            frozenset((*access.changes, *access.atomic, *_changed(exprs))),
+            frozenset((step.flag,)) if isinstance(step, Guard) else _NO_NAMES,
+        )
 
-    def steps(self, steps: tuple[Step, ...], predecessors: list[Point]) -> list[Point]:
-        """Add steps to the control-flow graph; return the points after which the next one runs."""
-        for step in steps:
-            predecessors = self._step(step, predecessors)
-        return predecessors
-
-    def _step(self, step: Step, predecessors: list[Point]) -> list[Point]:
-        if isinstance(step, UseNet):
-            return self.steps(step.steps, predecessors)
-        if id(step) not in self._inlined:
-            return [self._effect(step, predecessors)]
-        match step:
-            case Net():
-                for op in step.ops:
-                    predecessors = [self.point(predecessors, _of_op(op))]
-                return predecessors
-            case Guard():
-                predecessors = [*self.steps(step.steps, predecessors), *self.exits_of(step.path)]
-                return [self.point(predecessors, Point(binds=frozenset((step.flag,))))]
-            case Loop() | While():
-                head = self.point(predecessors, _of_expressions(expressions(step)))
-                for exit_point in self.steps(step.steps, [head]):
-                    exit_point.after.append(head)
-                return [head, *self.exits_of(step.path)]
-            case If():
-                head = self.point(predecessors, _of_expressions(expressions(step)))
-                branches = (*(then for _, then in step.branches), step.otherwise)
-                return [end for then in branches for end in self.steps(then, [head])]
-            case Stop():
-                head = self.point(predecessors, _of_expressions(expressions(step)))
-                self.stops.setdefault(step.target, []).append(head)
-                return [head] if step.condition is not None else []
-            case _:
-                return [self._effect(step, predecessors)]
+    def step(self, step: Step, predecessors: list[Point]) -> list[Point]:
+        if isinstance(step, UseNet) or id(step) in self._inlined:
+            return super().step(step, predecessors)
+        return [self._effect(step, predecessors)]
 
     def _effect(self, step: Step, predecessors: list[Point]) -> Point:
         """Add a step that runs outside of the block's code to the control-flow graph."""
@@ -126,31 +105,10 @@ class _Flow:
             frozenset(usage.rebound),
             not only_looks,
         )
-        self.point(predecessors, point)
         for inner in walk((step,)):
             if isinstance(inner, Stop):
                 self.stops.setdefault(inner.target, []).append(point)
-        return point
-
-
-def _of_op(op: Op) -> Point:
-    access = ACCESS_FINDER.of_op(op)
-    return Point(
-        op,
-        frozenset((*access.reads, *access.atomic)),
-        frozenset((*access.changes, *access.atomic, *_changed(op_expressions(op)))),
-        # An array changed in place is still the same array.
-        _NO_NAMES if isinstance(op, Augment) else frozenset((*access.binds, *access.deletes)),
-    )
-
-
-def _of_expressions(exprs: tuple[Expr, ...]) -> Point:
-    access = ACCESS_FINDER.of_expr(*exprs)
-    return Point(
-        None,
-        frozenset((*access.reads, *access.atomic)),
-        frozenset((*access.changes, *access.atomic, *_changed(exprs))),
-    )
+        return self.add(point, predecessors)
 
 
 def _changed(exprs: Iterable[Expr]) -> Iterator[str]:
