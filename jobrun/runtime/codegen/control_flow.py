@@ -225,7 +225,9 @@ class ControlFlow:
             has_chains = chains < len(self._expressions.worth or ())
             kind = coercion.are_scalars if has_chains else coercion.are_numbers
             variables = [load(self._statements.private[name]) for name in inputs]
-            statements = self._build_twin(step, self._helper(kind, *variables), build, statements)
+            statements = self._build_twin(
+                step, self._globals.call(kind, *variables), build, statements
+            )
         return self._caught(step, [*reads, *statements])
 
     def _build_twin(
@@ -243,10 +245,9 @@ class ControlFlow:
         self._statements.checked = True
         self._expressions.worth = worth
         # A blob without a value is refused by the step that reads it.
-        unbound = self._globals.bind(UnboundLocalError, "Unbound")
-        missing = ast.ExceptHandler(unbound, None, [assign(QUICK, ast.Constant(False))])
+        missing = assign(QUICK, ast.Constant(False))
         return [
-            ast.Try([assign(QUICK, is_quick)], [missing], [], []),
+            self._globals.if_unbound([assign(QUICK, is_quick)], [missing]),
             ast.If(load(QUICK), quick, checked_loop),
         ]
 
@@ -310,7 +311,7 @@ class ControlFlow:
         limit = self._expressions.of(count)
         if isinstance(count, Const) and type(count.value) is int:
             return limit
-        return self._helper(coercion.as_count, limit)
+        return self._globals.call(coercion.as_count, limit)
 
     def _caught(self, step: Loop | While, statements: list[ast.stmt]) -> list[ast.stmt]:
         if step.path in self._raised:
@@ -388,10 +389,7 @@ class ControlFlow:
         return f"{kind}{self._loops}"
 
     def _bool(self, condition: Expr) -> ast.expr:
-        return self._helper(coercion.as_bool, self._expressions.of(condition))
-
-    def _helper(self, function: Callable[..., object], *values: ast.expr) -> ast.expr:
-        return call(self._globals.bind(function, function.__name__), *values)
+        return self._globals.call(coercion.as_bool, self._expressions.of(condition))
 
     def _check(self) -> ast.stmt:
         """Generate the control flow between two steps that raises if the run is cancelled."""

@@ -80,6 +80,19 @@ class Globals:
             self.table[name] = value
         return load(name)
 
+    def call(self, function: Callable[..., object], *args: ast.expr) -> ast.expr:
+        """Build the ``ast`` node of a call of a function that generated expressions need."""
+        return call(self.bind(function, function.__name__), *args)
+
+    def is_exactly(self, value: ast.expr, kind: type) -> ast.expr:
+        """Build the ``ast`` node of a test of a value's type: ``type(value) is kind``."""
+        return ast.Compare(self.call(type, value), [ast.Is()], [self.bind(kind, kind.__name__)])
+
+    def if_unbound(self, body: list[ast.stmt], handler: list[ast.stmt]) -> ast.stmt:
+        """Build the ``try`` node of statements that may read a variable which has no value."""
+        unbound = self.bind(UnboundLocalError, "Unbound")
+        return ast.Try(body, [ast.ExceptHandler(unbound, None, handler)], [], [])
+
 
 class ExpressionBuilder:
     """Builds Python expressions from expression trees, given how leaves are read.
@@ -152,7 +165,7 @@ class ExpressionBuilder:
                 method = ast.Attribute(load("f.rng"), _known(expr.method, DRAWS), ast.Load())
                 return self._call(method, expr.args, expr.kwargs)
             case e.Text():
-                return call(self._names.bind(join_text, "join"), *map(self._part, expr.parts))
+                return self._names.call(join_text, *map(self._part, expr.parts))
             case e.Attribute():
                 return self._attribute(expr)
             case e.Slice() | e.Index() | e.Sequence():
@@ -195,9 +208,8 @@ class ExpressionBuilder:
         if not is_named:
             self.held.append(variable)
             looked_at = ast.NamedExpr(store(variable), base)
-        kind = call(self._names.bind(type, "type"), looked_at)
         dtype = ast.Attribute(load(variable), "dtype", ast.Load())
-        is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
+        is_array = self._names.is_exactly(looked_at, np.ndarray)
         is_float = ast.Compare(dtype, [ast.Is()], [self._names.bind(FLOAT64, "float64")])
         quick = load(variable)
         for link in reuse.links:
@@ -233,8 +245,7 @@ class ExpressionBuilder:
         value = self.of(expr.value)
         if not isinstance(value, ast.Name):
             return call(function, value, name)
-        kind = call(self._names.bind(type, "type"), value)
-        is_array = ast.Compare(kind, [ast.Is()], [self._names.bind(np.ndarray, "ndarray")])
+        is_array = self._names.is_exactly(value, np.ndarray)
         direct = ast.Attribute(load(value.id), expr.name, ast.Load())
         return ast.IfExp(is_array, direct, call(function, load(value.id), name))
 
@@ -256,7 +267,7 @@ class ExpressionBuilder:
         if isinstance(index, ast.Slice | ast.Tuple) or _has_name(value):
             return item(value, index, ast.Load())
         # Python's compiler prints a SyntaxWarning about ``'a'[2.5]``, which is an error of the run.
-        return call(self._names.bind(operator.getitem, "item"), value, index)
+        return self._names.call(operator.getitem, value, index)
 
     def _operation(
         self, expr: e.Unary | e.Binary | e.Compare | e.Logical | e.Conditional
@@ -289,11 +300,11 @@ class ExpressionBuilder:
     def _binary(self, expr: e.Binary) -> ast.expr:
         lhs, rhs = self.of(expr.left), self.of(expr.right)
         if expr.operator == "**" and not _is_harmless(expr.right):
-            return call(self._names.bind(coercion.power, "power"), lhs, rhs)
+            return self._names.call(coercion.power, lhs, rhs)
         if expr.operator == "%" and _may_be_text(expr.left):
-            return call(self._names.bind(coercion.modulo, "modulo"), lhs, rhs)
+            return self._names.call(coercion.modulo, lhs, rhs)
         if expr.operator == "<<":
-            return call(self._names.bind(coercion.shift_left, "shift"), lhs, rhs)
+            return self._names.call(coercion.shift_left, lhs, rhs)
         return ast.BinOp(lhs, BINARY[expr.operator](), rhs)
 
     def _pass_number(self, loop: str) -> ast.expr:
@@ -307,8 +318,7 @@ class ExpressionBuilder:
             return ast.Constant(part)
         if isinstance(part, e.Builtin):
             return self.of(part)
-        fill = self._names.bind(format_value, "fill")
-        return call(fill, self.of(part.value), ast.Constant(part.format))
+        return self._names.call(format_value, self.of(part.value), ast.Constant(part.format))
 
 
 def load(name: str) -> ast.expr:

@@ -142,14 +142,14 @@ def _send(
 
 def _passed(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.expr:
     """Generate code for a variable's value in a record that is sent: a copy if it is shared."""
-    variable, bind = statements.private[name], statements.globals.bind
-    kind = call(bind(type, "type"), load(variable))
-    is_plain: ast.expr = ast.Compare(kind, [ast.In()], [bind(PLAIN_KINDS, "plain")])
-    copied = call(bind(detach, "detach"), load(variable), ast.Constant(name))
+    variable, names = statements.private[name], statements.globals
+    kind = names.call(type, load(variable))
+    is_plain: ast.expr = ast.Compare(kind, [ast.In()], [names.bind(PLAIN_KINDS, "plain")])
+    copied = names.call(detach, load(variable), ast.Constant(name))
     if is_moved:
         base = ast.Attribute(load(variable), "base", ast.Load())
         is_own: list[ast.expr] = [
-            ast.Compare(kind, [ast.Is()], [bind(np.ndarray, "ndarray")]),
+            names.is_exactly(load(variable), np.ndarray),
             ast.Compare(base, [ast.Is()], [ast.Constant(None)]),
         ]
         copied = ast.IfExp(is_plain, load(variable), copied)
@@ -161,9 +161,8 @@ def _taken(statements: StatementBuilder, name: str, *, is_moved: bool) -> ast.ex
     """Generate code that moves a blob's array into a record to send, or copies its value."""
     workspace, key = statements.workspace(name), ast.Constant(name)
     if is_moved:
-        return call(statements.globals.bind(take_moved, "take_moved"), workspace, key)
-    copy = statements.globals.bind(detach, "detach")
-    return call(copy, item(workspace, key, ast.Load()), key)
+        return statements.globals.call(take_moved, workspace, key)
+    return statements.globals.call(detach, item(workspace, key, ast.Load()), key)
 
 
 def take_moved(blobs: Blobs, name: str) -> Value:

@@ -198,9 +198,11 @@ class StatementBuilder:
         """Wrap the value of an assignment statement in a copy, so the blob owns its memory."""
         if is_fresh(expr):
             joins = self.checked and may_join_lists(expr)
-            return self._helper(coercion.as_operand, value) if joins else value
+            return self.globals.call(coercion.as_operand, value) if joins else value
         if is_never_changed(expr, target, self._names, self.shareable, self._moves):
-            return value if is_plain_view(expr) else self._helper(coercion.as_blob_value, value)
+            return (
+                value if is_plain_view(expr) else self.globals.call(coercion.as_blob_value, value)
+            )
         return self._copied(value, expr, site)
 
     def _copied(self, value: ast.expr, expr: Expr, site: Site) -> ast.expr:
@@ -208,8 +210,9 @@ class StatementBuilder:
         sources = self._sources(expr)
         gaps = self._views.gaps.get(site)
         if gaps is None:
-            return self._helper(coercion.as_own_value, value, *sources)
-        copied = self._helper(coercion.as_view if gaps else coercion.as_dense_view, value, *sources)
+            return self.globals.call(coercion.as_own_value, value, *sources)
+        keep = coercion.as_view if gaps else coercion.as_dense_view
+        copied = self.globals.call(keep, value, *sources)
         if gaps and self._is_steady(name := part_of_array(expr)):
             number = len(self.viewable)
             flag = self.viewable.setdefault(self.private[name], f"w{number}")
@@ -222,21 +225,16 @@ class StatementBuilder:
 
     def look_ahead(self) -> list[ast.stmt]:
         """Generate statements before a loop that test which arrays need no copy when sliced."""
-        unbound = self.globals.bind(UnboundLocalError, "Unbound")
         body: list[ast.stmt] = []
         for variable, flag in self.viewable.items():
-            look = assign(flag, self._helper(coercion.is_viewable, load(variable)))
+            look = assign(flag, self.globals.call(coercion.is_viewable, load(variable)))
             # A blob without a value is refused by the step that reads it.
-            missing = ast.ExceptHandler(unbound, None, [assign(flag, ast.Constant(False))])
-            body.append(ast.Try([look], [missing], [], []))
+            body.append(self.globals.if_unbound([look], [assign(flag, ast.Constant(False))]))
         return body
 
     def _sources(self, expr: Expr) -> list[ast.expr]:
         # dict: each source once, in order.
         return [self._read(leaf) for leaf in dict.fromkeys(aliased_leaves(expr))]
-
-    def _helper(self, function: Callable[..., object], *args: ast.expr) -> ast.expr:
-        return call(self.globals.bind(function, function.__name__), *args)
 
     def _assign(self, op: Assign) -> list[ast.stmt]:
         value = op.value
@@ -274,7 +272,7 @@ class StatementBuilder:
         """Generate calls around an assignment's value that refuse huge integers and copy arrays."""
         value, checked = op.value, plain
         if self.checked and _multiplies(value):
-            checked = self._helper(coercion.require_bounded, checked)
+            checked = self.globals.call(coercion.require_bounded, checked)
         if id(op) not in self._moves.ops:
             checked = self._own(checked, value, target, (id(op), 0))
         if checked is plain or not isinstance(plain, ast.BinOp) or not is_fresh(value):
@@ -306,7 +304,7 @@ class StatementBuilder:
 
     def _part(self, part: Expr) -> ast.expr:
         built = self.expressions.of(part)
-        return self._helper(coercion.require_bounded, built) if _multiplies(part) else built
+        return self.globals.call(coercion.require_bounded, built) if _multiplies(part) else built
 
     def _own_each(
         self, op: Assign, variables: list[str], parts: tuple[Expr, ...]
@@ -328,7 +326,7 @@ class StatementBuilder:
         if not is_fresh(expr) or may_join_lists(expr):
             is_slice = isinstance(item_of_blob.slice, ast.Slice)
             helper = coercion.as_items_of if is_slice else coercion.as_item_of
-            value = self._helper(helper, item_of_blob.value, value)
+            value = self.globals.call(helper, item_of_blob.value, value)
         return ast.Assign([item_of_blob], value)
 
     def _item(self, target: ItemTarget) -> ast.Subscript:
@@ -356,42 +354,45 @@ class StatementBuilder:
     def _change_item(self, target: ItemTarget, op: Augment, value: ast.expr) -> ast.stmt:
         """Generate the statement ``blob[index] op= value``, or a call if the blob is no array."""
         at = self._item(target)
-        kind = call(self.globals.bind(type, "type"), at.value)
-        is_array = ast.Compare(kind, [ast.Is()], [self.globals.bind(np.ndarray, "ndarray")])
+        is_array = self.globals.is_exactly(at.value, np.ndarray)
         # A slice cannot be passed as an argument, and containers other than arrays accept none.
         index = ast.Constant(None) if _has_slice(at.slice) else at.slice
         change = self.globals.bind(_CHANGES[op.operator], "change")
         return ast.If(
             is_array,
             [ast.AugAssign(at, _kind(op), value)],
-            [ast.Expr(self._helper(coercion.update_item, at.value, index, change, value))],
+            [ast.Expr(self.globals.call(coercion.update_item, at.value, index, change, value))],
         )
 
     def _change(self, variable: str, op: Augment, value: ast.expr) -> list[ast.stmt]:
         bounded = coercion.IN_PLACE.get(op.operator)
         if bounded is not None:
-            return [assign(variable, self._helper(bounded, load(variable), value))]
+            return [assign(variable, self.globals.call(bounded, load(variable), value))]
         quick: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
         if not self.checked:
             return quick
         changed = Binary(Name(variable), _sign(op), op.value)
         if _multiplies(op.value):
             is_plain = self._is_float_or_array("u1")
-            checked = self._helper(coercion.require_bounded, load("u1"))
+            checked = self.globals.call(coercion.require_bounded, load("u1"))
             chosen = ast.IfExp(is_plain, load("u1"), checked)
             quick = [
                 assign("u1", value),
                 ast.AugAssign(store(variable), _kind(op), chosen),
                 _build_deletion(["u1"]),
             ]
-            value = self._helper(coercion.require_bounded, value)
+            value = self.globals.call(coercion.require_bounded, value)
         body: list[ast.stmt] = [ast.AugAssign(store(variable), _kind(op), value)]
         if may_join_lists(changed):
             # ``+=`` would put items of another blob into a list. A tuple is replaced, not changed.
-            old = ast.Expr(self._helper(coercion.as_operand, load(variable)))
-            body = [old, *body, assign(variable, self._helper(coercion.as_operand, load(variable)))]
+            old = ast.Expr(self.globals.call(coercion.as_operand, load(variable)))
+            body = [
+                old,
+                *body,
+                assign(variable, self.globals.call(coercion.as_operand, load(variable))),
+            ]
         if _multiplies(changed):
-            body.append(ast.Expr(self._helper(coercion.require_bounded, load(variable))))
+            body.append(ast.Expr(self.globals.call(coercion.require_bounded, load(variable))))
         if len(body) > 1:
             return [ast.If(self._is_float_or_array(variable), quick, body)]
         return quick
@@ -402,12 +403,9 @@ class StatementBuilder:
         Then a sum or product with it is no list, tuple or int, and there is nothing to check: a
         check takes longer than a small operator itself.
         """
-
-        def is_of(kind: type) -> ast.expr:
-            class_of = call(self.globals.bind(type, "type"), load(variable))
-            return ast.Compare(class_of, [ast.Is()], [self.globals.bind(kind, kind.__name__)])
-
-        return ast.BoolOp(ast.Or(), [is_of(float), is_of(np.ndarray)])
+        is_exactly = self.globals.is_exactly
+        tests = [is_exactly(load(variable), kind) for kind in (float, np.ndarray)]
+        return ast.BoolOp(ast.Or(), tests)
 
     def _delete(self, name: str) -> ast.stmt:
         variable = self.private.get(name)
@@ -455,9 +453,7 @@ def lose_refused(statements: StatementBuilder, names: Collection[str]) -> list[a
         is_refused = ast.Attribute(workspace, "is_refused", ast.Load())
         test = call(is_refused, ast.Constant(name), load(variable))
         lose = ast.If(test, [ast.Delete([ast.Name(variable, ast.Del())])], [])
-        unbound = statements.globals.bind(UnboundLocalError, "Unbound")
-        handler = ast.ExceptHandler(unbound, None, [ast.Pass()])
-        body.append(ast.Try([lose], [handler], [], []))
+        body.append(statements.globals.if_unbound([lose], [ast.Pass()]))
     return [ast.If(load("f.run.snapshots.kept_references"), body, [])] if body else []
 
 
@@ -526,8 +522,7 @@ def store_variables(
         pop = ast.Attribute(workspace, "pop", ast.Load())
         drop = ast.Expr(call(pop, key, ast.Constant(None)))
         gone: list[ast.stmt] = [drop] if name in deleted else [ast.Pass()]
-        unbound = statements.globals.bind(UnboundLocalError, "Unbound")
-        back.append(ast.Try([put, *let_go], [ast.ExceptHandler(unbound, None, gone)], [], []))
+        back.append(statements.globals.if_unbound([put, *let_go], gone))
     return back
 
 
@@ -544,17 +539,12 @@ def own_views(
     def workspace_and_name(name: str) -> list[ast.expr]:
         return [statements.workspace(name), ast.Constant(name)]
 
-    own_at_end = statements.globals.bind(coercion.own_at_end, "own")
-    return [
-        ast.Expr(
-            call(
-                own_at_end,
-                *workspace_and_name(name),
-                *(ast.Tuple(workspace_and_name(other), ast.Load()) for other in others),
-            )
-        )
-        for name, others in at_end.items()
-    ]
+    body: list[ast.stmt] = []
+    for name, others in at_end.items():
+        pairs = [ast.Tuple(workspace_and_name(other), ast.Load()) for other in others]
+        own = statements.globals.call(coercion.own_at_end, *workspace_and_name(name), *pairs)
+        body.append(ast.Expr(own))
+    return body
 
 
 def _has_slice(index: ast.expr) -> bool:
