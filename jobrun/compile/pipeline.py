@@ -52,8 +52,7 @@ from jobrun.compile.analysis.state import (
 )
 from jobrun.compile.checks.exactness import find_inexactness
 from jobrun.compile.checks.mid_epoch_saves import check_mid_epoch_saves
-from jobrun.compile.checks.saved_files import warn_of_replaced_files
-from jobrun.compile.checks.warnings import warn_of_mistakes
+from jobrun.compile.checks.warnings import warn_of_mistakes, warn_of_replaced_files
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import JobDraft
 from jobrun.compile.lowering.job import lower_spec

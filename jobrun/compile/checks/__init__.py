@@ -2,6 +2,5 @@
 
 - ``visibility``: reads of missing blobs. ``races``: unordered access, on a node and by ``pull``.
 - ``mid_epoch_saves``: an option that does not fit the tasks.
-- ``exactness``: why a resumed run could differ. ``warnings``, ``saved_files``: what is probably a
-  mistake.
+- ``exactness``: why a resumed run could differ. ``warnings``: what is probably a mistake.
 """
