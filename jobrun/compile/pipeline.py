@@ -38,8 +38,8 @@ from jobrun.compile.analysis.reader_positions import (
 from jobrun.compile.analysis.state import (
     KeptNames,
     StateDirs,
+    add_state,
     add_state_dir_setup,
-    add_state_dirs,
     check_layouts,
     check_state_dirs,
     check_types,
@@ -150,7 +150,7 @@ def _analyse(draft: JobDraft, faults: Faults) -> _Analysed:
         nodes = find_state_nodes(groups, draft.job.cluster, state_dirs)
     policy = replace(draft.job.checkpoint, nodes=nodes)
     names_by_node = add_positions(select_saved(find_state(init, faults), policy), groups)
-    names_by_node = add_state_dirs(names_by_node, state_dirs)
+    names_by_node = add_state(names_by_node, state_dirs)
     views = check_groups_after_init(groups, names_by_node, missing, faults)
     return _Analysed(outputs, {"init": init, **views}, names_by_node, state_dirs, policy)
 

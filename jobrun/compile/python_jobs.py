@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from jobrun.compile.analysis.reader_positions import remove_position_setup
-from jobrun.compile.analysis.state import remove_state_dir_setup
+from jobrun.compile.analysis.reader_positions import POSITION_SETUP
+from jobrun.compile.analysis.state import STATE_DIR_SETUP, remove_setups
 from jobrun.compile.expressions.calls import check_call, check_draw
 from jobrun.compile.expressions.refusals import find_name_refusal
 from jobrun.compile.faults import Faults, Located, SpecPosition
@@ -85,7 +85,7 @@ class _Lowering:
         job = self._job = replace(
             job,
             cluster=_add_families(job.cluster),
-            init=remove_state_dir_setup(remove_position_setup(job.init)),
+            init=remove_setups(job.init, POSITION_SETUP, STATE_DIR_SETUP),
         )
         self._params = dict(job.params)
         self._nodes = NodeNames(job.cluster)

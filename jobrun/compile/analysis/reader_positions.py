@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
-from jobrun.compile.analysis.state import KeptNames
+from jobrun.compile.analysis.state import KeptNames, add_setup, add_state
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.job_draft.tasks_and_groups import GroupDraft, Groups, TaskDraft, walk_readers
 from jobrun.core.errors import Origin
@@ -17,42 +15,28 @@ from jobrun.graph.checkpoint_policy import CheckpointPolicy
 from jobrun.graph.expressions import Call, Const, Dtype
 from jobrun.graph.expressions import Sequence as Items
 from jobrun.graph.readers import POSITION, Reader, readers_in
-from jobrun.graph.steps import Assign, NameTarget, Net
-from jobrun.graph.types import NodeSetup, Scope, SetupNets, TaskGroup
+from jobrun.graph.steps import Assign, NameTarget
+from jobrun.graph.types import TaskGroup
 
-_SETUP = "readers"
+POSITION_SETUP = "readers"
 
 
 def add_positions(names_by_node: Mapping[str, KeptNames], groups: Groups) -> dict[str, KeptNames]:
     """Add the names of the reader positions on each node to the names of the node's state."""
-    extended = dict(names_by_node)
-    for node, shares in _count_shares(groups).items():
-        node_names = extended.get(node, KeptNames())
-        names = (reader.position for reader, _ in shares.values())
-        extended[node] = replace(node_names, state=node_names.state.union(names))
-    return extended
+    positions = {
+        node: [reader.position for reader, _ in shares.values()]
+        for node, shares in _count_shares(groups).items()
+    }
+    return add_state(names_by_node, positions)
 
 
 def add_position_setup(init: TaskGroup, groups: Groups) -> TaskGroup:
     """Add to init the steps that set each reader position (a state blob) to the start."""
-    setups = tuple(
-        NodeSetup(
-            node,
-            SetupNets(
-                (Net(tuple(_build_first_position(*share) for share in shares.values())),),
-                (),
-                _SETUP,
-            ),
-            tuple((reader.position, Scope.NODE) for reader, _ in shares.values()),
-        )
+    first_values = {
+        node: tuple(_build_first_position(*share) for share in shares.values())
         for node, shares in _count_shares(groups).items()
-    )
-    return replace(init, setup=(*setups, *init.setup))
-
-
-def remove_position_setup(init: TaskGroup) -> TaskGroup:
-    """Remove from init the set-up that ``add_position_setup`` added for reader positions."""
-    return replace(init, setup=tuple(setup for setup in init.setup if setup.nets.name != _SETUP))
+    }
+    return add_setup(init, POSITION_SETUP, first_values)
 
 
 def check_saved_positions(

@@ -5,7 +5,7 @@ The state directories of programs (``state_dir``) are blobs of state, too, which
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ from jobrun.graph.types import (
 NamesInOrder = tuple[tuple[str, tuple[str, ...]], ...]
 # Node → blob of a state directory → the first step that uses it.
 StateDirs = Mapping[str, Mapping[str, RunProgram]]
-_SETUP = "state_dirs"
+STATE_DIR_SETUP = "state_dirs"
 
 
 class KeptNames(Struct, frozen=True):
@@ -237,41 +237,44 @@ def find_state_dirs(groups: Mapping[GroupName, GroupDraft]) -> StateDirs:
     return state_dirs
 
 
-def add_state_dirs(
-    names_by_node: Mapping[str, KeptNames], state_dirs: StateDirs
+def add_state(
+    names_by_node: Mapping[str, KeptNames], more: Mapping[str, Iterable[str]]
 ) -> dict[str, KeptNames]:
-    """Add the ``state_dir`` blobs of programs to the state that each node keeps."""
+    """Add names, such as the ``state_dir`` blobs of programs, to the state that each node keeps."""
     extended = dict(names_by_node)
-    for node, blobs in state_dirs.items():
+    for node, names in more.items():
         node_names = extended.get(node, KeptNames())
-        extended[node] = replace(node_names, state=node_names.state.union(blobs))
+        extended[node] = replace(node_names, state=node_names.state.union(names))
     return extended
 
 
 def add_state_dir_setup(init: TaskGroup, state_dirs: StateDirs) -> TaskGroup:
     """Add to init the steps that make the state of each ``state_dir``, empty at first."""
+    first_values = {
+        node: tuple(_build_empty(blob, program) for blob, program in blobs.items())
+        for node, blobs in state_dirs.items()
+    }
+    return add_setup(init, STATE_DIR_SETUP, first_values)
+
+
+def add_setup(
+    init: TaskGroup, name: str, first_values: Mapping[str, tuple[Assign, ...]]
+) -> TaskGroup:
+    """Add to init a set-up on each node that gives blobs of its state their first values."""
     setups = tuple(
         NodeSetup(
             node,
-            SetupNets(
-                (
-                    Net(
-                        tuple(_build_empty(*blob_and_program) for blob_and_program in blobs.items())
-                    ),
-                ),
-                (),
-                _SETUP,
-            ),
-            tuple((blob, Scope.NODE) for blob in blobs),
+            SetupNets((Net(assigns),), (), name),
+            tuple((target.name, Scope.NODE) for op in assigns for target in op.targets),
         )
-        for node, blobs in state_dirs.items()
+        for node, assigns in first_values.items()
     )
     return replace(init, setup=(*setups, *init.setup))
 
 
-def remove_state_dir_setup(init: TaskGroup) -> TaskGroup:
-    """Remove from init the steps by which ``add_state_dir_setup`` makes empty state."""
-    return replace(init, setup=tuple(setup for setup in init.setup if setup.nets.name != _SETUP))
+def remove_setups(init: TaskGroup, *names: str) -> TaskGroup:
+    """Remove from init the set-ups by which ``add_setup`` gave state its first values."""
+    return replace(init, setup=tuple(setup for setup in init.setup if setup.nets.name not in names))
 
 
 def check_state_dirs(
