@@ -24,7 +24,14 @@ from jobrun.compile.job_draft.definite_assignment import (
 from jobrun.compile.job_draft.task_order import TaskOrder
 from jobrun.core.errors import Origin
 from jobrun.graph.effects import NOWHERE
-from jobrun.graph.readers import Reader, ReadQueue, ReadRecords, WriteQueue, source_expressions
+from jobrun.graph.readers import (
+    Reader,
+    ReadQueue,
+    ReadRecords,
+    WriteQueue,
+    record_fields,
+    source_expressions,
+)
 from jobrun.graph.steps import Net, Step
 from jobrun.graph.types import (
     GroupName,
@@ -137,13 +144,7 @@ class Records(Struct, frozen=True):
     @property
     def fields(self) -> tuple[str, ...]:
         """Return the names of the fields of each record that a task reads."""
-        match self.read:
-            case ReadRecords(reader=reader):
-                return tuple(field.name for field in reader.fields)
-            case ReadQueue(names=names):
-                return names
-            case None:
-                return ()
+        return record_fields(self.read)
 
     @property
     def are_unknown(self) -> bool:
