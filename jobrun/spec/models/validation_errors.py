@@ -287,28 +287,17 @@ def _version(error: _Error) -> _Words:
     return _Words("E029", message, "write jobrun: 1")
 
 
-def _duration(error: _Error) -> _Words:
-    value = error.value
-    mend = "write a number and one of ms s m h d"
-    if _is_number(value):
-        mend = f"write {value}s, {value}m or {value}h"
-    message = f"expected a duration such as 90s or 4h, found {describe_value(value)}"
-    return _two_readings(error, "a duration", "duration") or _Words("E030", message, mend)
+def _interval(expectation: str, mend: str, mend_number: str) -> Callable[[_Error], _Words]:
+    """Build the function that writes the validation error for what is no duration."""
 
+    def _words(error: _Error) -> _Words:
+        value = error.value
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        message = f"expected {expectation}, found {describe_value(value)}"
+        words = _Words("E030", message, mend_number.format(value) if is_number else mend)
+        return _two_readings(error, "a duration", "duration") or words
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _every(error: _Error) -> _Words:
-    value = error.value
-    mend = "write a number greater than 0 and one of ep s m h d"
-    if _is_number(value):
-        mend = f"write {value}ep or {value}s"
-    message = (
-        f"expected epochs such as 5ep, or a duration such as 10m, found {describe_value(value)}"
-    )
-    return _two_readings(error, "a duration", "duration") or _Words("E030", message, mend)
+    return _words
 
 
 def _call_pattern(error: _Error) -> _Words:
@@ -359,8 +348,16 @@ _WORDS: dict[str, Callable[[_Error], _Words]] = {
     "blob_name": _blob_name,
     "one_key": _one_key,
     "version": _version,
-    "duration": _duration,
-    "every": _every,
+    "duration": _interval(
+        "a duration such as 90s or 4h",
+        "write a number and one of ms s m h d",
+        "write {0}s, {0}m or {0}h",
+    ),
+    "every": _interval(
+        "epochs such as 5ep, or a duration such as 10m",
+        "write a number greater than 0 and one of ep s m h d",
+        "write {0}ep or {0}s",
+    ),
     "no_value": _always("E031", "the key has no value", "write a value, or remove the key"),
 }
 
