@@ -251,19 +251,15 @@ class Arguments(Struct, frozen=True):
 
     def word(self, name: str, default: str) -> str:
         """Return the constant value of a call's str argument; the default if it was not passed."""
-        if not self.has(name):
-            return default
-        known = self.by_name[name]
-        if known.dtype != TEXT or not isinstance(known.value, str):
-            raise UnclearError
-        return known.value
+        return self._named(name, TEXT) if self.has(name) else default
 
     def asked_dtype(self, name: str = "dtype") -> str | None:
         """Return the dtype named by a call's abstract ``dtype`` argument; None if not passed."""
-        if not self.has(name):
-            return None
+        return self._named(name, DTYPE) if self.has(name) else None
+
+    def _named(self, name: str, dtype: str) -> str:
         known = self.by_name[name]
-        if known.dtype != DTYPE or not isinstance(known.value, str):
+        if known.dtype != dtype or not isinstance(known.value, str):
             raise UnclearError
         return known.value
 
