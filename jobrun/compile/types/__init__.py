@@ -2,6 +2,5 @@
 
 - ``job_types``: the entry point, stop conditions and metrics. ``steps``, ``expressions``,
   ``subscripts``, ``arithmetic``: the abstract interpreter.
-- ``records_and_queues``: values that come from readers and queues. ``saved_values``: what ``save``
-  steps write.
+- ``records_and_queues``: values that come from readers and queues.
 """

@@ -6,7 +6,7 @@ as an error where the step is certainly reached, else as a warning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import PurePosixPath
@@ -24,9 +24,10 @@ from jobrun.compile.types.expressions import (
     render_short,
 )
 from jobrun.compile.types.records_and_queues import Headers
-from jobrun.compile.types.saved_values import find_unsavable
 from jobrun.compile.types.subscripts import infer_index
+from jobrun.core.file_formats import format_of, suffix_of
 from jobrun.graph.effects import Effect
+from jobrun.graph.expression_text import render_text
 from jobrun.graph.expressions import Binary, Expr, Index, Name, Slice
 from jobrun.graph.steps import (
     Assign,
@@ -61,6 +62,7 @@ from jobrun.ops.abstract_values import (
     UnclearError,
     as_array,
     broadcast,
+    clash,
     join,
     shape_text,
 )
@@ -479,3 +481,39 @@ class StepInference:
         except UnclearError:
             pass
         return None
+
+
+def find_unsavable(step: Save, names: Mapping[str, Known]) -> Iterator[MisfitError]:
+    """Yield an error for each value of a step that its file cannot hold, as far as is known."""
+    lengths: dict[str, tuple[str, int | None]] = {}
+    for file in step.files:
+        known = names.get(file.blob, UNKNOWN)
+        path = render_text(file.path)
+        is_table = format_of(suffix_of(path)) == "csv"
+        reason = _describe_misfit(file, known, is_table=is_table)
+        if reason:
+            mend = "save it to an .npy or .h5 file" if is_table else "make an array of it: array(x)"
+            yield MisfitError(
+                "E286", f"cannot save '{file.blob}' to {file.location_text()}: {reason}", mend
+            )
+        elif is_table and known.shape is not None:
+            length = known.shape[0] if known.shape else 1
+            other, before = lengths.setdefault(path, (file.blob, length))
+            if clash(length, before):
+                message = f"'{other}' and '{file.blob}' cannot be columns of {path}: their lengths "
+                mend = "save them to files of their own"
+                yield MisfitError("E286", f"{message}are {before} and {length}", mend)
+
+
+def _describe_misfit(file: DataFile, known: Known, *, is_table: bool) -> str:
+    if known.sequence or known.dtype == NONE:
+        return f"it is a {known.sequence or 'None'}, and a data file holds arrays"
+    if not is_table:
+        return ""
+    if kind_of(known.dtype) == "c":
+        return f"a table cannot hold {known.dtype}"
+    most = 1 if file.member else 2
+    if known.shape is not None and len(known.shape) > most:
+        noun = "a column" if file.member else "a table"
+        return f"{noun} cannot hold an array of shape {shape_text(known.shape)}"
+    return ""
