@@ -149,15 +149,22 @@ def makers(tasks: Iterable[Task]) -> dict[str, tuple[str, Origin]]:
     bound: dict[str, tuple[str, Origin]] = {}
     for task in tasks:
         for step in walk(task.steps):
-            if isinstance(step, Net):
-                for op in step.ops:
-                    if isinstance(op, Assign):
-                        for target in op.targets:
-                            bound.setdefault(target.name, (op.path, op.origin))
-            elif isinstance(step, CallPython):
-                for name in step.outputs:
-                    bound.setdefault(name, (step.path, step.origin))
+            for name, position in _bindings(step):
+                bound.setdefault(name, position)
     return bound
+
+
+def _bindings(step: Step) -> Iterator[tuple[str, tuple[str, Origin]]]:
+    """Yield the blobs that a step binds by their names, each with where that is written."""
+    match step:
+        case Net():
+            for op in step.ops:
+                if isinstance(op, Assign):
+                    yield from ((target.name, (op.path, op.origin)) for target in op.targets)
+        case CallPython():
+            yield from ((name, (step.path, step.origin)) for name in step.outputs)
+        case _:
+            pass
 
 
 def has_callables(job: Job) -> bool:

@@ -126,9 +126,7 @@ def _follow(
     shell: Shell, run: Path, names: tuple[str, ...], last: int | None, *, as_csv: bool
 ) -> None:
     """Print a run's metrics so far, then each ended epoch's, until the run ends."""
-    printed, widths = -1, [0]
-    heads: tuple[str, ...] = ()
-    before: tuple[object, ...] = ()
+    printer = _MetricsPrinter(shell, last, as_csv=as_csv)
     while True:
         # Before the look, so that what is measured at the end is not missed.
         live = is_live(run)
@@ -136,24 +134,48 @@ def _follow(
         # A live run may still measure the missing ones.
         there = [name for name in names if name in read.names or not live]
         metrics = select_metrics(read, there) if there or not names else Metrics((), ())
-        # While an epoch runs, some of its metrics may still be missing.
-        is_whole = not live or metrics.rows[-1:] == before
-        before = metrics.rows[-1:]
-        rows = [row for row in metrics.rows[: None if is_whole else -1] if row[0] > printed]
-        rows = rows[-last:] if last and printed < 0 else rows
-        if rows:
-            part = Metrics(metrics.names, tuple(rows))
-            is_first = heads != metrics.names
-            heads, printed = metrics.names, rows[-1][0]
-            if as_csv:
-                lines = render_csv(part).splitlines()
-            else:
-                lines, widths = _table_lines(part, [0] * (len(heads) + 1) if is_first else widths)
-            shown = lines if is_first else lines[1:]
-            shell.print(*shown)
+        printer.print_new(metrics, live=live)
         if not live or not shell.has_reader:
             return
         time.sleep(_LOOK_EVERY_S)
+
+
+class _MetricsPrinter:
+    """Prints the epochs of a growing table of metrics, each once.
+
+    Args:
+        shell: Where to.
+        last: Print only so many of the epochs that there are at first; None for all.
+        as_csv: As lines of csv, not of a table.
+    """
+
+    def __init__(self, shell: Shell, last: int | None, *, as_csv: bool) -> None:
+        self._shell, self._last, self._as_csv = shell, last, as_csv
+        self._printed_epoch = -1
+        self._names: tuple[str, ...] = ()
+        self._widths = [0]
+        self._newest: tuple[object, ...] = ()
+
+    def print_new(self, metrics: Metrics, *, live: bool) -> None:
+        """Print the epochs that were not printed yet, as far as all their metrics are there."""
+        # While an epoch runs, some of its metrics may still be missing.
+        is_whole = not live or metrics.rows[-1:] == self._newest
+        self._newest = metrics.rows[-1:]
+        whole_rows = metrics.rows[: None if is_whole else -1]
+        rows = [row for row in whole_rows if row[0] > self._printed_epoch]
+        if self._last and self._printed_epoch < 0:
+            rows = rows[-self._last :]
+        if not rows:
+            return
+        part = Metrics(metrics.names, tuple(rows))
+        is_first = self._names != metrics.names
+        self._names, self._printed_epoch = metrics.names, rows[-1][0]
+        if self._as_csv:
+            lines = render_csv(part).splitlines()
+        else:
+            widths = [0] * (len(self._names) + 1) if is_first else self._widths
+            lines, self._widths = _table_lines(part, widths)
+        self._shell.print(*(lines if is_first else lines[1:]))
 
 
 def _as_values(metrics: Metrics) -> dict[str, object]:

@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from jobrun.core.text.names import did_you_mean, nearest
 from jobrun.graph.checkpoint_policy import PLUGIN, needs_plugin
 from jobrun.graph.query import has_callables, iter_steps
 from jobrun.graph.readers import FileSource, Reader, ReadRecords, readers_in
-from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save
+from jobrun.graph.steps import CallPython, DataFile, Load, RunProgram, Save, Step
 from jobrun.graph.types import Job
 from jobrun.runner.identity.data_fingerprints import literal_path, literal_text
 from jobrun.runner.preflight.blob_types import (
@@ -54,28 +54,9 @@ def preflight(
         imports: Import the callables' modules too, which runs their code.
         compiled: The types of the job's blobs, if the compiler's are at hand.
     """
-    steps = tuple(iter_steps(job))
-    makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
-    saving = [file for step in steps if isinstance(step, Save) for file in step.files]
-    saved = {literal_path(file, folder) for file in saving}
     types = infer_header_types(job, folder, compiled)
     faults = [*check_memory(types), *check_types(job, types, compiled), *check_readers(job, folder)]
-    for step in steps:
-        match step:
-            case Load():
-                for file in step.files:
-                    path = literal_path(file, folder)
-                    if path is not None and path not in saved:
-                        faults += _check_data_file(step, file, path, may_appear=makers)
-            case Save():
-                for file in step.files:
-                    path = literal_path(file, folder)
-                    if path is not None:
-                        faults += _check_target(step, path)
-            case RunProgram():
-                faults += _check_program(step)
-            case _:
-                pass
+    faults += _check_files_and_programs(tuple(iter_steps(job)), folder)
     if has_callables(job):
         # Lazy: it parses modules of callables, which needs more imports.
         signatures = importlib.import_module("jobrun.runner.preflight.callable_signatures")
@@ -88,6 +69,27 @@ def preflight(
         # Lazy: most jobs have none.
         faults += importlib.import_module("jobrun.runner.listeners.listener").check_listeners(names)
     return tuple(dict.fromkeys(faults))
+
+
+def _check_files_and_programs(steps: Sequence[Step], folder: Path) -> Iterator[Fault]:
+    """Check the files that steps load and save, as far as their names are known, and programs."""
+    makers = any(isinstance(step, CallPython | RunProgram) for step in steps)
+    saving = [file for step in steps if isinstance(step, Save) for file in step.files]
+    saved = {literal_path(file, folder) for file in saving}
+    for step in steps:
+        match step:
+            case RunProgram():
+                yield from _check_program(step)
+            case Load():
+                for file in step.files:
+                    path = literal_path(file, folder)
+                    if path is not None and path not in saved:
+                        yield from _check_data_file(step, file, path, may_appear=makers)
+            case Save():
+                for path in filter(None, (literal_path(file, folder) for file in step.files)):
+                    yield from _check_target(step, path)
+            case _:
+                pass
 
 
 def _check_data_file(
