@@ -13,9 +13,7 @@ from __future__ import annotations
 import copyreg
 import gc
 import sys
-from collections import Counter as Tally
 from collections import defaultdict, deque
-from operator import le
 from types import BuiltinFunctionType
 from typing import Any, Literal
 
@@ -66,16 +64,11 @@ def survey(tree: Any) -> Survey | None:
         return None if classes is None else Survey(frozenset(classes), True, 0)
     except _SharedPartsError:
         pass
-    parts: dict[int, Any] = {}
-    references: Tally[int] = Tally()
-    classes = _traverse(tree, parts, references)
-    if classes is None:
+    traversal = _Traversal(tree)
+    if not traversal.run():
         return None
-    # The caller knows who refers to the root.
-    del parts[id(tree)]
-    mutable = frozenset(filter(_is_mutable, classes))
-    is_exclusive = _is_exclusive(parts, references, mutable)
-    return Survey(frozenset(classes), is_exclusive, references[id(tree)])
+    is_exclusive = traversal.is_exclusive()
+    return Survey(frozenset(traversal.classes), is_exclusive, traversal.root_references)
 
 
 class _SharedPartsError(Exception):
@@ -124,23 +117,43 @@ def _traverse_unshared(tree: Any) -> set[type] | None:
     return None
 
 
-def _traverse(tree: Any, parts: dict[int, Any], references: Tally[int]) -> set[type] | None:
-    """Collect the parts of a tree by ``id``, references to them, and their classes, by levels."""
-    kind = type(tree)
-    if kind not in _CONTAINERS and not _is_traversed(kind):
-        return None
-    level: list[Any] = [tree]
-    parts[id(tree)] = tree
-    classes = {kind}
-    for _ in range(_MOST_DEPTH):
+class _Traversal:
+    """A traversal by levels that collects the parts of a tree, and counts references to them.
+
+    Attributes:
+        classes: Of its parts.
+        root_references: How often the tree refers to its own root.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        self.classes: set[type] = {type(tree)}
+        self.root_references = 0
+        self._root = tree
+        self._parts: dict[int, Any] = {id(tree): tree}
+        # To parts that can change.
+        self._references = 0
+
+    def run(self) -> bool:
+        """Visit all parts; return whether all of them are of kinds that can be kept."""
+        kind = type(self._root)
+        if kind not in _CONTAINERS and not _is_traversed(kind):
+            return False
+        level = [self._root]
+        for _ in range(_MOST_DEPTH):
+            below = self._visit(level)
+            if not below:
+                return below is not None
+            level = below
+        return False
+
+    def _visit(self, level: list[Any]) -> list[Any] | None:
+        """Visit what a level refers to; return the new parts that have parts; None if not known."""
         below = gc.get_referents(*level)
         new = set(map(type, below)) - SCALARS
-        if not new:
-            return classes
         roles = {kind: _role(kind) for kind in new}
         if None in roles.values():
             return None
-        classes |= new
+        self.classes |= new
         below = [part for part in below if type(part) not in SCALARS]
         if "named" in roles.values():
             named = {
@@ -153,18 +166,36 @@ def _traverse(tree: Any, parts: dict[int, Any], references: Tally[int]) -> set[t
             below = [part for part in below if id(part) not in named]
         if np.ndarray in new and not all(map(_is_settled, below)):
             return None
-        references.update(map(id, below))
-        distinct = dict(zip(map(id, below), below, strict=True))
-        again = distinct.keys() & parts.keys()
+        immutable = frozenset(kind for kind in new if not _is_mutable(kind))
+        self._references += len(below)
+        if immutable:
+            self._references -= sum(type(part) in immutable for part in below)
+        numbers = list(map(id, below))
+        self.root_references += numbers.count(id(self._root))
+        distinct = dict(zip(numbers, below, strict=True))
+        again = distinct.keys() & self._parts.keys()
         if again and not all(_may_be_met_again(distinct[number]) for number in again):
             return None
         for number in again:
             del distinct[number]
-        parts |= distinct
-        level = [part for part in distinct.values() if roles[type(part)] != "leaf"]
-        if not level:
-            return classes
-    return None
+        self._parts |= distinct
+        if "leaf" not in roles.values():
+            return list(distinct.values())
+        return [part for part in distinct.values() if roles[type(part)] != "leaf"]
+
+    def is_exclusive(self) -> bool:
+        """Return whether all references to the mutable parts but the root are those in the tree.
+
+        Each part has as many as were met, or more: where the sums are equal, so is each.
+        """
+        # The caller knows who refers to the root.
+        del self._parts[id(self._root)]
+        mutable = frozenset(filter(_is_mutable, self.classes))
+        numbers = [number for number, part in self._parts.items() if type(part) in mutable]
+        # Each in one list alone, so that the interpreter counts no other reference of ours.
+        listed = list(map(self._parts.pop, numbers))
+        expected = self._references - self.root_references + _LISTED * len(listed)
+        return sum(map(sys.getrefcount, listed)) <= expected
 
 
 def _role(kind: type) -> Literal["node", "leaf", "named"] | None:
@@ -224,15 +255,6 @@ def _may_be_met_again(part: Any) -> bool:
         return records.record_form(kind) == "fields"
     adapter = find_adapter(kind)
     return adapter is not None and (adapter.immutable or adapter.fill is not None)
-
-
-def _is_exclusive(parts: dict[int, Any], references: Tally[int], mutable: frozenset[type]) -> bool:
-    """Return whether all references to the mutable parts are those that were met in the tree."""
-    numbers = [number for number, part in parts.items() if type(part) in mutable]
-    # Each in one list alone, so that the interpreter counts no other reference of ours.
-    listed = list(map(parts.pop, numbers))
-    expected = map(_LISTED.__add__, map(references.__getitem__, numbers))
-    return all(map(le, map(sys.getrefcount, listed), expected))
 
 
 def _is_mutable(kind: type) -> bool:
