@@ -419,6 +419,10 @@ class _Call:
         loans.clear()
         for name, is_itself, has_copies in facts:
             source = self._sources.get(name)
+            if source in outputs:
+                # The blob has another value now, which owns all that it has.
+                del call.loans[name]
+                continue
             if is_itself and source is not None:
                 parts = self._take_back(call, name, source)
                 del call.loans[name]
@@ -427,7 +431,7 @@ class _Call:
                 del call.loans[name]
                 is_kept = count_others(values, name) > 0
                 parts = find_kept(values[name], is_kept=is_kept, arrays=has_copies)
-            if parts and source is not None and source not in outputs:
+            if parts and source is not None:
                 call.kept.append((source, "was lent", parts))
         values.clear()
 

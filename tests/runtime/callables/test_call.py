@@ -129,6 +129,13 @@ def grow(t):
 def join(t):
     t["x"] = t["y"]
 
+def wrap(t):
+    return [t], "new"
+
+def keep_and_renew(t):
+    kept.append(t["a"])
+    return "new"
+
 def spoil(t):
     t["a"][0] += 1
     raise KeyError("spoilt")
@@ -573,6 +580,14 @@ def test_tree_that_a_callable_changes_stays_itself_unless_it_is_kept(bench):
     bench.do(use("keep_branch", inout="t", t="t"))
     part = library().kept.pop()
     assert part is not bench.blobs["t"]["a"]
+
+
+@pytest.mark.parametrize(("name", "out"), [("wrap", "s t"), ("keep_and_renew", "t")])
+def test_blob_whose_old_tree_was_lent_itself_and_kept_has_its_new_value(bench, name, out):
+    bench.blobs["t"] = tree()
+    bench.do(use(name, t="t", out=out))
+    assert bench.blobs["t"] == "new"
+    assert bench.blobs.get("s", [tree()]) == [tree()]
 
 
 def test_tree_of_which_two_equal_parts_became_one_has_changed(bench):
