@@ -137,15 +137,19 @@ class _Call:
     def __call__(self, frame: Frame) -> None:
         function, extras = self._resolve(frame)
         call = _CallRecord(frame)
-        self._lend(call, extras)
-        self._count_references(call)
-        self._run(call, function)
-        self._require_unchanged(call)
-        self._require_apart(call)
-        self._bind_inout(call)
-        self._bind_results(call)
-        self._end_loans(call)
-        self._note_kept(call)
+        try:
+            self._lend(call, extras)
+            self._count_references(call)
+            self._run(call, function)
+            self._require_unchanged(call)
+            self._require_apart(call)
+            self._bind_inout(call)
+            self._bind_results(call)
+            self._end_loans(call)
+            self._note_kept(call)
+        except BaseException:
+            self._restore(call)
+            raise
 
     def _resolve(self, frame: Frame) -> tuple[Callable[..., Any], tuple[str, ...]]:
         """Return the callable, and the names of the further arguments that it wants."""
@@ -282,13 +286,8 @@ class _Call:
 
         try:
             result = frame.run.settings.call_for_task(frame.task, run)
-        except BaseException as error:
-            for name, loan in call.loans.items():
-                if isinstance(loan, Loan) and loan.is_itself and loan.change() is not None:
-                    self._put(frame, self._sources[name], loan.original())
-            if isinstance(error, TaskFailedError):
-                raise self._errors.explain(error, values) from error.__cause__
-            raise
+        except TaskFailedError as error:
+            raise self._errors.explain(error, values) from error.__cause__
         finally:
             for value in changing:
                 detector.note_change(value)
@@ -323,8 +322,6 @@ class _Call:
                 continue
             path = loan.change()
             if path is not None:
-                if loan.is_itself:
-                    self._put(call.frame, self._sources[name], loan.original())
                 raise self._errors.changed(name, path)
         self._require_kept_unchanged(call.frame)
 
@@ -443,6 +440,12 @@ class _Call:
         if parts:
             self._put(call.frame, blob, detach(call.values[name], display_name(blob)))
         return parts
+
+    def _restore(self, call: _CallRecord) -> None:
+        """Replace blobs that were lent themselves by what they were, since the job may go on."""
+        for name, loan in call.loans.items():
+            if isinstance(loan, Loan) and loan.is_itself:
+                self._put(call.frame, self._sources[name], loan.original())
 
     def _note_kept(self, call: _CallRecord) -> None:
         frame, kept = call.frame, call.kept

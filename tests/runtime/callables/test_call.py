@@ -136,6 +136,10 @@ def keep_and_renew(t):
     kept.append(t["a"])
     return "new"
 
+def keep_and_fail(t):
+    kept.append(t["a"])
+    raise KeyError("spoilt")
+
 def spoil(t):
     t["a"][0] += 1
     raise KeyError("spoilt")
@@ -553,10 +557,13 @@ def test_tree_that_was_lent_itself_and_changed_is_as_it_was(bench, name, path):
     assert bench.blobs["t"] == tree()
 
 
-def test_tree_that_a_failing_callable_changed_is_as_it_was(bench):
+@pytest.mark.parametrize("name", ["spoil", "keep_and_fail"])
+def test_tree_that_a_failing_callable_changed_or_keeps_is_as_it_was(bench, name):
     bench.blobs["t"] = tree()
     with pytest.raises(TaskFailedError, match="spoilt"):
-        bench.do(use("spoil", t="t"))
+        bench.do(use(name, t="t"))
+    for part in library().kept:
+        part.append("changed later")
     assert bench.blobs["t"] == tree()
 
 
