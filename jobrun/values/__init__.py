@@ -1,6 +1,7 @@
 """Define the values of blobs: their kinds, copies, comparison and sharing.
 
 - ``blob_kinds``: which values there are. ``kinds``: what each of them is made of.
+  ``traversal``: the kind of a class. ``traversal``: all that is in a value, in order.
 - ``axis_order``: how arrays lie in memory. ``container_flattening``: trees of values.
 - ``adapters``: trees of the values and objects of other libraries, and of a user's own.
 - ``object_state``: states of objects. ``estimators``: objects as in scikit-learn.

@@ -20,8 +20,8 @@ from jobrun.values.adapters.registry import (
     find_adapter,
     package_of,
 )
+from jobrun.values.kinds.array import iterate_fields
 from jobrun.values.kinds.counter import Counter
-from jobrun.values.kinds.structured_dtype import iterate_fields
 
 # An array, a numpy scalar, a Python scalar, text, a Counter; a container of these; an object.
 Value = Any

@@ -28,9 +28,9 @@ from jobrun.values.compare import find_difference, same_bits
 from jobrun.values.copies import detach
 from jobrun.values.kinds import record as records
 from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.array import is_structured_scalar, read_only_row, value_bytes
+from jobrun.values.kinds.builtin import NUMBERS, SCALARS
 from jobrun.values.kinds.counter import Counter
-from jobrun.values.kinds.scalar import NUMBERS, SCALARS
-from jobrun.values.kinds.structured_dtype import is_structured_scalar, read_only_row, value_bytes
 from jobrun.values.kinds.tensor import is_module
 from jobrun.values.object_state import class_name, take_state
 from jobrun.values.shared_parts import find_common_part, mutable_parts

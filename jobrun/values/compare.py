@@ -19,8 +19,8 @@ from jobrun.values.axis_order import axis_order, gap_strides
 from jobrun.values.blob_kinds import Value, describe, kind_of
 from jobrun.values.container_flattening import Parts
 from jobrun.values.directory_archive import is_archive, without_times
+from jobrun.values.kinds.array import same_dtype, value_bytes
 from jobrun.values.kinds.counter import Counter
-from jobrun.values.kinds.structured_dtype import same_dtype, value_bytes
 from jobrun.values.object_state import ObjectState
 
 # So many bytes of two arrays are compared at a time, of dtypes whose items are the bytes in them.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from types import CoroutineType, GeneratorType
 from typing import Any
 
@@ -21,7 +21,6 @@ from msgspec import Struct, field
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.text.big_integers import is_long, key_text
-from jobrun.values.adapters.reduce_protocol import attribute_tree
 from jobrun.values.adapters.registry import (
     Adapter,
     Path,
@@ -40,22 +39,21 @@ from jobrun.values.adapters.registry import (
     take_tree,
 )
 from jobrun.values.axis_order import copy_with_strides, has_gaps
+from jobrun.values.kinds import SELF, Steps
 from jobrun.values.kinds import record as records
 from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.array import is_structured_scalar
+from jobrun.values.kinds.builtin import DICT_NAMES, DICTS, NAMES
 from jobrun.values.kinds.counter import Counter
-from jobrun.values.kinds.structured_dtype import is_structured_scalar
 from jobrun.values.overlapping_arrays import Layout, Pair, common_layouts, find_overlapping, lay_out
+from jobrun.values.traversal import depth_first, find_kind
 
 Value = Any
 # Leaves by their path: the names of the keys and the numbers of the items on the way.
 Leaves = dict[Path, Value]
 
-_DICTS: dict[str, type] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Tally}
-_DICT_NAMES = {kind: name for name, kind in _DICTS.items()}
 _SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple}
-# Keys of dicts that name leaves.
-_NAMES: frozenset[type] = frozenset({str, int})
-_CONTAINERS: frozenset[type] = frozenset({*_DICT_NAMES, list, tuple})
+_CONTAINERS: frozenset[type] = frozenset({*DICT_NAMES, list, tuple})
 TREE_KINDS: frozenset[type] = _CONTAINERS | {bytes, type(None)}
 _SCALARS: frozenset[type] = frozenset({bool, int, float, complex, str, Counter})
 _SINGLE: frozenset[type] = _SCALARS | {np.ndarray}
@@ -117,7 +115,7 @@ def is_tree(value: Value) -> bool:
 
 def is_record(value: Value) -> bool:
     """Return whether a container is flattened by named fields: a named tuple or dataclass."""
-    return records.record_form(type(value)) is not None or type(value) is records.UnboundRecord
+    return records.RecordKind.matches(type(value))
 
 
 def unbound_classes(value: Value) -> list[str]:
@@ -125,32 +123,15 @@ def unbound_classes(value: Value) -> list[str]:
     if not records.exist_unbound():
         return []
     names: dict[str, None] = {}
-    seen: set[int] = set()
-    keep_alive: list[Any] = []
-    unvisited = [value]
-    while unvisited:
-        part = unvisited.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
+    for _, part, _ in depth_first(value, _saved_parts):
         if type(part) in (records.UnboundRecord, UnboundValue):
             names[part.class_name] = None
-        if type(part) in _DICT_NAMES:
-            unvisited += part.values()
-            if not _NAMES.issuperset(map(type, part)):
-                unvisited += part
-        elif type(part) in (list, tuple):
-            unvisited += part
-        elif is_record(part):
-            unvisited += records.record_items(part).values()
-        elif type(part) is UnboundValue:
-            unvisited += [part.tree, part.rest]
-        elif type(part) is np.ndarray and not part.dtype.hasobject:
-            continue
-        elif (adapter := find_adapter(type(part))) is not None:
-            unvisited.append(adapter.get(part))
-            keep_alive.append(unvisited[-1])
     return list(names)
+
+
+def _saved_parts(value: Value) -> Steps:
+    # Of two classes the one that is met last is named first.
+    return [(SELF, part) for part in reversed([*find_kind(type(value)).saved_parts(value)])]
 
 
 def unbound_class_error(class_name: str, path: str) -> TaskFailedError:
@@ -439,7 +420,7 @@ class _Flattener(Struct):
         try:
             if kind in (list, tuple):
                 return self._sequence(value, path)
-            if kind in _DICT_NAMES:
+            if kind in DICT_NAMES:
                 return self._dict(value, path, taken or set())
             if is_record(value):
                 return self._record(value, path, taken or set())
@@ -549,7 +530,7 @@ class _Flattener(Struct):
 
     def _dict(self, value: Any, path: Path, taken: set[str]) -> Any:
         items = []
-        if not _NAMES.issuperset(map(type, value)):
+        if not NAMES.issuperset(map(type, value)):
             return self._pairs(value, path)
         for key, item in value.items():
             if is_long(key):
@@ -564,7 +545,7 @@ class _Flattener(Struct):
             items.append([key, node] if name == str(key) else [key, node, name])
         structure: dict[str, Any] = {"dict": items}
         if type(value) is not dict:
-            structure["class"] = _DICT_NAMES[type(value)]
+            structure["class"] = DICT_NAMES[type(value)]
         for name in getattr(value, "__dict__", ()):
             if name != _METADATA:
                 description = f"{class_text(value)} with the attribute '{name}'"
@@ -583,9 +564,7 @@ class _Flattener(Struct):
             self.node(item, (*path, "items", str(at))) for at, item in enumerate(value.values())
         ]
         structure: dict[str, Any] = {"pairs": [keys, items]}
-        return (
-            structure if type(value) is dict else {**structure, "class": _DICT_NAMES[type(value)]}
-        )
+        return structure if type(value) is dict else {**structure, "class": DICT_NAMES[type(value)]}
 
     def _key(self, key: Any, path: Path) -> Any:
         try:
@@ -652,7 +631,7 @@ class _Survey(_Flattener):
         self.errors.setdefault(error.what if error.part is None else type(error.part), error)
 
     def _attributes(self, part: Any, path: Path) -> Any:
-        if type(part) is dict and _NAMES.issuperset(map(type, part)):
+        if type(part) is dict and NAMES.issuperset(map(type, part)):
             return {
                 key_text(name): self.node(item, (*path, key_text(name)))
                 for name, item in part.items()
@@ -663,7 +642,9 @@ class _Survey(_Flattener):
 def _by_attributes(value: Any) -> tuple[str, tuple[Any, Any] | None]:
     """Take a value apart as if its class were admitted; or say why even that is not possible."""
     try:
-        arguments, state = attribute_tree(value)
+        # Loaded where something cannot be kept, which is seldom.
+        protocol: Any = import_module("jobrun.values.adapters.reduce_protocol")
+        arguments, state = protocol.attribute_tree(value)
     except UnsavableError as error:
         return error.what, None
     if find_by_name(class_name(type(value))) is not type(value):
@@ -763,7 +744,7 @@ class _Unflattener(Struct):
         return value
 
     def _pairs(self, node: Any, path: Path) -> Any:
-        mapping: Any = _DICTS[node.get("class", "dict")]()
+        mapping: Any = DICTS[node.get("class", "dict")]()
         self.rebuilt[path] = mapping
         keys, items = node["pairs"]
         for at, (key, item) in enumerate(zip(keys, items, strict=True)):
@@ -772,7 +753,7 @@ class _Unflattener(Struct):
         return mapping
 
     def _dict(self, node: Any, path: Path) -> Any:
-        mapping: Any = _DICTS[node.get("class", "dict")]()
+        mapping: Any = DICTS[node.get("class", "dict")]()
         self.rebuilt[path] = mapping
         for key, item, *name in node["dict"]:
             if type(item) in _INLINE:

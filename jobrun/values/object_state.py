@@ -19,7 +19,7 @@ from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.estimators import estimator_state, is_estimator, set_estimator_state
 from jobrun.values.kinds import tensor as tensors
-from jobrun.values.kinds.scalar import NUMBERS
+from jobrun.values.kinds.builtin import NUMBERS
 
 
 class ObjectState(Struct, frozen=True):

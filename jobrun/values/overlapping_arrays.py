@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrun.values.adapters.registry import find_adapter, package_of
-from jobrun.values.kinds.structured_dtype import is_structured_scalar
+from jobrun.values.kinds.array import is_structured_scalar
 
 Array = np.ndarray[Any, Any]
 Path = tuple[str, ...]

@@ -14,22 +14,20 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.text.big_integers import key_text
-from jobrun.values import container_flattening as trees
 from jobrun.values import object_state as objects
 from jobrun.values.adapters.registry import find_adapter
 from jobrun.values.estimators import is_estimator
-from jobrun.values.kinds import record as records
+from jobrun.values.kinds import Steps
 from jobrun.values.kinds import tensor as tensors
-from jobrun.values.kinds.counter import Counter
-from jobrun.values.kinds.scalar import SCALARS
-from jobrun.values.kinds.structured_dtype import is_structured_scalar
+from jobrun.values.kinds.array import is_structured_scalar
+from jobrun.values.kinds.builtin import SCALARS
 from jobrun.values.overlapping_arrays import Memory, Pair, Path, can_see, held_memory
+from jobrun.values.traversal import by_levels, depth_first, find_kind
 
-# So deep, and at so many things, is looked for what an object holds.
-_MOST_DEPTH = 12
-_MOST_THINGS = 20_000
 _PASSED = (type, ModuleType, np.generic, FunctionType, BuiltinFunctionType, MethodType)
 _SKIPPED = (*SCALARS, type, ModuleType, np.ndarray, np.generic)
+# All that they refer to are their items.
+_CONTAINERS = (list, tuple, set, frozenset, Mapping)
 
 
 def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[Path, Any]]]:
@@ -46,7 +44,8 @@ def find_shared_parts(roots: Mapping[str, Any]) -> tuple[list[Pair], list[tuple[
     groups: dict[int, list[Path]] = {}
     keep_alive: list[Any] = []
     estimators: set[Path] = set()
-    for path, part in _parts(roots):
+    level = [((name,), root) for name, root in roots.items()]
+    for path, part in by_levels(level, _shared_parts, again=True):
         adapter = find_adapter(type(part))
         if adapter is not None and adapter.memory is not None:
             memory_owners.append((path, part))
@@ -88,36 +87,8 @@ def _is_random(part: Any, name: str) -> bool:
     return kind is not None and isinstance(part, kind)
 
 
-def _parts(roots: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Yield each part of the values with its path, short paths first, to find shared parts."""
-    # An object is looked into once; each path to it is found.
-    seen: set[int] = set()
-    keep_alive: list[Any] = []
-    level: list[tuple[Path, Any]] = [((name,), root) for name, root in roots.items()]
-    count = 0
-    for _ in range(_MOST_DEPTH):
-        below: list[tuple[Path, Any]] = []
-        for path, value in level:
-            yield path, value
-            count += 1
-            if count > _MOST_THINGS:
-                return
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
-            keep_alive.append(value)
-            below += (((*path, step), part) for step, part in _inside(value))
-        level = below
-
-
-def _inside(value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        parts: Iterable[tuple[Any, Any]] = list(value.items())
-    elif isinstance(value, list | tuple | set | frozenset):
-        parts = enumerate(value)
-    else:
-        parts = list(getattr(value, "__dict__", {}).items())
-    return [(key_text(step), part) for step, part in parts if not _is_passed_over(part)]
+def _shared_parts(value: Any) -> Steps:
+    return [(step, part) for step, part in _references(value) if not _is_passed_over(part)]
 
 
 def _is_passed_over(part: Any) -> bool:
@@ -132,8 +103,8 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
     """Find a mutable part that two values share, and return the path to it in each value.
 
     None where there is nothing: no array or tensor over one memory, and no container that both
-    have. Of an object is looked at what its attributes hold, so deep and at so many things as is
-    set above; of two objects nothing (``find_shared_parts``).
+    have. Of an object is looked at what its attributes hold, as deep as ``by_levels`` goes; of two
+    objects nothing (``find_shared_parts``).
     """
     has_objects = [objects.is_object(value) for value in (first, second)]
     if all(has_objects):
@@ -185,92 +156,53 @@ def _memory(path: Path, part: Any) -> Iterable[Memory]:
 
 def _changeable(value: Any) -> Iterator[tuple[Path, Any]]:
     """Yield the mutable parts of a value that another value could share, each with its path."""
-    seen: set[int] = set()
-    keep_alive: list[Any] = []
-    unvisited: list[tuple[Path, Any]] = [((), value)]
-    while unvisited:
-        path, parent = unvisited.pop()
-        is_memory = isinstance(parent, np.ndarray | Counter) or is_structured_scalar(parent)
-        inside: Iterable[tuple[Any, Any]]
-        if is_memory or tensors.is_tensor(parent):
-            yield path, parent
-            if type(parent) is np.ndarray and parent.dtype.hasobject and id(parent) not in seen:
-                seen.add(id(parent))
-                inside = enumerate(parent.reshape(-1).tolist())
-                unvisited += reversed([((*path, key_text(step)), part) for step, part in inside])
-            continue
-        if type(parent) in (list, tuple):
-            # Long lists of numbers are passed over quickly.
-            inside = () if SCALARS.issuperset(map(type, parent)) else enumerate(parent)
-        elif isinstance(parent, dict):
-            inside = () if SCALARS.issuperset(map(type, parent.values())) else parent.items()
-        elif trees.is_record(parent):
-            inside = records.record_items(parent).items()
-        elif (adapter := find_adapter(type(parent))) is None:
-            continue
-        elif adapter.immutable:
-            if adapter.memory is not None:
-                yield path, parent
-            continue
-        else:
-            inside = ()
-            if id(parent) not in seen:
-                keep_alive.append(adapter.get(parent))
-                unvisited.append((path, keep_alive[-1]))
-        if id(parent) in seen:
-            continue
-        seen.add(id(parent))
-        if not isinstance(parent, tuple):
-            yield path, parent
-        unvisited += reversed([((*path, key_text(step)), part) for step, part in inside])
+    for path, part, is_new in depth_first(value, lambda part: find_kind(type(part)).parts(part)):
+        kind = find_kind(type(part))
+        if kind.is_mutable(part) and (is_new or kind.is_memory):
+            yield path, part
 
 
 def _held(root: Any) -> Iterator[tuple[Path, Any]]:
     """Yield arrays and containers held by an object, with their paths, to find shared parts."""
-    seen: set[int] = set()
-    keep_alive: list[Any] = []
-    level: list[tuple[Path, Any]] = [((), root)]
-    count = 0
-    for _ in range(_MOST_DEPTH):
-        below: list[tuple[Path, Any]] = []
-        for path, parent in level:
-            for step, part in _attributes(parent):
-                kind = type(part)
-                is_row = is_structured_scalar(part)
-                if (
-                    kind in SCALARS
-                    or id(part) in seen
-                    or (issubclass(kind, _PASSED) and not is_row)
-                ):
-                    continue
-                count += 1
-                if count > _MOST_THINGS:
-                    return
-                # Kept, so that nothing else gets its number meanwhile.
-                seen.add(id(part))
-                keep_alive.append(part)
-                part_path = (*path, key_text(step))
-                if is_row or isinstance(part, np.ndarray) or tensors.is_tensor(part):
-                    yield part_path, part
-                    gradient = getattr(part, "grad", None)
-                    if gradient is not None:
-                        yield (*part_path, "grad"), gradient
-                    continue
-                adapter = find_adapter(kind)
-                if isinstance(part, dict | list) or (adapter and adapter.memory):
-                    yield part_path, part
-                below.append((part_path, part))
-        level = below
+    level = [((key_text(step),), part) for step, part in _held_parts(root)]
+    for path, part in by_levels(level, _held_parts, again=False):
+        if _is_memory(part):
+            yield path, part
+            gradient = getattr(part, "grad", None)
+            if gradient is not None:
+                yield (*path, "grad"), gradient
+            continue
+        adapter = find_adapter(type(part))
+        if isinstance(part, dict | list) or (adapter and adapter.memory):
+            yield path, part
 
 
-def _attributes(parent: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(parent, Mapping):
-        return list(parent.items())
-    if isinstance(parent, list | tuple | set | frozenset):
-        return enumerate(parent)
-    slots = (kind.__dict__.get("__slots__", ()) for kind in type(parent).__mro__)
-    names = [name for entry in slots for name in ((entry,) if isinstance(entry, str) else entry)]
+def _held_parts(value: Any) -> Steps:
+    if _is_memory(value):
+        return ()
+    has_items = isinstance(value, _CONTAINERS)
     return [
-        *getattr(parent, "__dict__", {}).items(),
-        *((name, getattr(parent, name)) for name in names if hasattr(parent, name)),
+        (step, part)
+        for step, part in (*_references(value), *(() if has_items else _slots(value)))
+        if type(part) not in SCALARS and (_is_memory(part) or not isinstance(part, _PASSED))
     ]
+
+
+def _is_memory(part: Any) -> bool:
+    """Return whether a part is an array, a tensor, or a numpy scalar with fields."""
+    return isinstance(part, np.ndarray) or is_structured_scalar(part) or tensors.is_tensor(part)
+
+
+def _references(value: Any) -> Steps:
+    """Return all that a Python object refers to: its items, or its attributes."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, _CONTAINERS):
+        return enumerate(value)
+    return list(getattr(value, "__dict__", {}).items())
+
+
+def _slots(value: Any) -> Steps:
+    entries = [base.__dict__.get("__slots__", ()) for base in type(value).__mro__]
+    names = [name for entry in entries for name in ((entry,) if isinstance(entry, str) else entry)]
+    return ((name, getattr(value, name)) for name in names if hasattr(value, name))

@@ -18,9 +18,9 @@ from jobrun.core.text.big_integers import integers_in_hex
 from jobrun.values import container_flattening as trees
 from jobrun.values.adapters.registry import UnboundValue, class_name, find_adapter
 from jobrun.values.kinds import tensor as tensors
+from jobrun.values.kinds.builtin import NUMBERS, SCALARS
 from jobrun.values.kinds.counter import Counter
 from jobrun.values.kinds.record import class_and_form, record_items
-from jobrun.values.kinds.scalar import NUMBERS, SCALARS
 
 _SEQUENCES = (list, tuple)
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from jobrun.values.adapters.registry import find_adapter, find_name
 from jobrun.values.axis_order import is_dense
 from jobrun.values.kinds import record as records
-from jobrun.values.kinds.scalar import SCALARS
+from jobrun.values.kinds.builtin import SCALARS
 
 _CONTAINERS: frozenset[type] = frozenset({list, dict, tuple, set, frozenset, deque, defaultdict})
 # A load makes another one at each place, so nothing depends on who refers to them.

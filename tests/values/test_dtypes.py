@@ -9,7 +9,7 @@ from jobrun.checkpoint.checkpoint_file import read_state
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype
 from jobrun.checkpoint.write.writer import NodeWriter
 from jobrun.values.blob_kinds import check_storable, explain_unsavable_dtype
-from jobrun.values.kinds.structured_dtype import same_dtype
+from jobrun.values.kinds.array import same_dtype
 from tests.support.tables import each_case
 
 PLAIN = np.dtype([("a", "i1"), ("b", "f8")])

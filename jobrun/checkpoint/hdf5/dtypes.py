@@ -16,7 +16,7 @@ import numpy as np
 
 from jobrun.core.text.patterns import lazy_pattern
 from jobrun.values.blob_kinds import explain_unsavable_dtype
-from jobrun.values.kinds.structured_dtype import iterate_fields, same_dtype
+from jobrun.values.kinds.array import iterate_fields, same_dtype
 
 DType = np.dtype[Any]
 _SIMPLE = lazy_pattern(r"[<>|][biufcmMSUV][0-9]{1,9}(\[[0-9]{0,9}[A-Za-zμ]{1,7}\])?")

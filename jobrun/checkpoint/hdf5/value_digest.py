@@ -21,8 +21,8 @@ import xxhash
 
 from jobrun.values.axis_order import AxisOrder, axis_order
 from jobrun.values.blob_kinds import Kind, Value, kind_of
+from jobrun.values.kinds.array import iterate_fields, value_bytes
 from jobrun.values.kinds.counter import Counter
-from jobrun.values.kinds.structured_dtype import iterate_fields, value_bytes
 
 Array = np.ndarray[Any, Any]
 DType = np.dtype[Any]

@@ -30,7 +30,7 @@ from jobrun.graph.steps import STATE_DIRS
 from jobrun.values.adapters.registry import find_object_adapter
 from jobrun.values.blob_kinds import Value, kind_of
 from jobrun.values.file_memory import allocate_in_file
-from jobrun.values.kinds.structured_dtype import same_dtype
+from jobrun.values.kinds.array import same_dtype
 from jobrun.values.kinds.tensor import GRADIENTS, are_same_memory, is_module, require_torch
 from jobrun.values.object_state import ObjectState
 

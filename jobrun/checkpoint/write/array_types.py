@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.values.blob_kinds import Value, size_bytes
-from jobrun.values.kinds.structured_dtype import same_dtype
+from jobrun.values.kinds.array import same_dtype
 
 _DTYPE, _SHAPE = attrgetter("dtype"), attrgetter("shape")
 

@@ -48,7 +48,7 @@ from jobrun.core.errors import TaskFailedError
 from jobrun.graph.checkpoint_policy import Rules
 from jobrun.values.axis_order import AxisOrder, axis_order
 from jobrun.values.blob_kinds import MOST_DIMENSIONS, Value
-from jobrun.values.kinds.structured_dtype import same_dtype
+from jobrun.values.kinds.array import same_dtype
 
 _DTYPE, _SHAPE, _STRIDES = attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
 # An array that is not in C order is copied in portions of this many bytes.

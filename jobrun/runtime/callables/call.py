@@ -52,8 +52,8 @@ from jobrun.values.container_flattening import (
     unbound_classes,
 )
 from jobrun.values.copies import detach, lives_on, take_over
+from jobrun.values.kinds.array import is_structured_scalar, read_only_row
 from jobrun.values.kinds.counter import Counter
-from jobrun.values.kinds.structured_dtype import is_structured_scalar, read_only_row
 from jobrun.values.shared_parts import mutable_parts
 from jobrun.values.tree_survey import survey
 

@@ -18,7 +18,7 @@ from jobrun.runtime.context.frame import display_name
 from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.blob_kinds import Value, describe
 from jobrun.values.container_flattening import flatten, is_tree
-from jobrun.values.kinds.structured_dtype import is_structured_scalar
+from jobrun.values.kinds.array import is_structured_scalar
 
 
 class ChangeErrors:

@@ -17,7 +17,7 @@ from jobrun.runtime.context.frame import display_name
 from jobrun.runtime.snapshots.kept_references import count_others
 from jobrun.values.blob_kinds import Value, is_object
 from jobrun.values.change_detection import Loan, ObjectLoan
-from jobrun.values.kinds.scalar import SCALARS
+from jobrun.values.kinds.builtin import SCALARS
 from jobrun.values.shared_parts import find_common_part, render_place
 
 

@@ -34,7 +34,7 @@ from jobrun.runtime.codegen.elementwise_chains import (
 from jobrun.runtime.context.frame import Frame
 from jobrun.runtime.context.group_run_state import GroupRun, Start
 from jobrun.values.axis_order import axis_order
-from jobrun.values.kinds.structured_dtype import same_dtype
+from jobrun.values.kinds.array import same_dtype
 
 _Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,11 +24,11 @@ from msgspec import Struct, field
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.text.big_integers import key_text
 from jobrun.values import container_flattening as trees
-from jobrun.values.adapters.registry import Path, attributes_of, find_adapter
+from jobrun.values.adapters.registry import AdaptedKind, Path, attributes_of, find_adapter
 from jobrun.values.blob_kinds import Value, describe, is_object
 from jobrun.values.change_detection import digest_value
-from jobrun.values.kinds import record as records
-from jobrun.values.kinds.scalar import SCALARS
+from jobrun.values.kinds import Steps
+from jobrun.values.traversal import find_kind
 
 Parts = list[tuple[Path, Any]]
 # A workspace, by ``id``, and a blob in it.
@@ -147,37 +147,18 @@ def _collect_parts(value: Value, *, arrays: bool) -> dict[int, _Found]:
     return references
 
 
-def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+def _inside(value: Any) -> Steps:
     """List the steps to what a value refers to that can change, and that."""
-    kind = type(value)
-    if kind is np.ndarray:
-        parts: Iterable[tuple[Any, Any]] = enumerate(value.flat) if value.dtype.hasobject else ()
-    elif kind in (list, tuple, deque):
-        parts = () if SCALARS.issuperset(map(type, value)) else enumerate(value)
-    elif isinstance(value, dict):
-        parts = value.items()
-    elif trees.is_record(value):
-        parts = records.record_items(value).items()
-    elif (adapter := find_adapter(kind)) is None or adapter.immutable or adapter.by_name:
-        return ()
+    kind = find_kind(type(value))
+    if isinstance(kind, AdaptedKind) and not isinstance(value, dict):
+        # Nothing else refers to what its adapter makes of it, which is new.
+        parts = () if kind.adapter.immutable or kind.adapter.by_name else _attributes(value)
     else:
-        parts = _attributes(value)
-    return [(step, part) for step, part in parts if not _is_fixed(part)]
+        parts = kind.parts(value)
+    return [(step, part) for step, part in parts if not find_kind(type(part)).is_fixed(part)]
 
 
-def _is_fixed(value: Any) -> bool:
-    """Return whether nothing can change a value: a number, a function, a tuple of numbers."""
-    kind = type(value)
-    if kind in SCALARS:
-        return True
-    if kind is tuple:
-        return SCALARS.issuperset(map(type, value))
-    return (
-        kind not in _MUTABLE and (adapter := find_adapter(kind)) is not None and adapter.immutable
-    )
-
-
-def _attributes(value: Any) -> Iterable[tuple[Any, Any]]:
+def _attributes(value: Any) -> Steps:
     """List what a value that has an adapter refers to: its items, and attributes of known kinds."""
     items = enumerate(value) if isinstance(value, list | tuple | deque) else ()
     named = attributes_of(value)

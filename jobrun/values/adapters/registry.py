@@ -20,6 +20,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrun.values.kinds import SELF, Kind, Steps, known_kinds
+from jobrun.values.kinds.builtin import dict_parts
 from jobrun.values.kinds.record import note_unbound
 
 Tree = Any
@@ -160,9 +162,14 @@ def find_adapter(kind: type) -> Adapter | None:
         pass
     adapter = _search(kind)
     if len(_found) >= _MOST_FOUND:
-        _found.clear()
+        _forget_found()
     _found[kind] = adapter
     return adapter
+
+
+def _forget_found() -> None:
+    _found.clear()
+    known_kinds.clear()
 
 
 def find_object_adapter(value: Any) -> Adapter | None:
@@ -216,12 +223,12 @@ def adapt(
         raise TypeError(f"{kind.__qualname__} is kept without an adapter; adapt a class of yours")
     if isinstance(what, type) and get is None:
         _own[what] = replace(_reducing_adapter(what), version=version, leaves_out=tuple(leaves_out))
-        _found.clear()
+        _forget_found()
         return what
     if isinstance(what, type) and get is not None:
         maker = None if make is None else lambda _, tree: make(tree)
         _own[what] = Adapter(get, maker, set, version=version, leaves_out=tuple(leaves_out))
-        _found.clear()
+        _forget_found()
         return what
     if get is None or set is None:
         raise TypeError("give jobrun.adapt the class, and not an object, without set")
@@ -246,7 +253,7 @@ def admit(names: Iterable[str]) -> None:
     """
     global _admitted  # noqa: PLW0603 - of the process, as what is registered
     _admitted = tuple(names)
-    _found.clear()
+    _forget_found()
 
 
 def _is_admitted(title: str) -> bool:
@@ -521,3 +528,64 @@ def fill_adapted(made: Any, name: str, rest: Any) -> None:
         adapter.fill(made, rest)
     except Exception as error:
         raise RemakeError(name, error) from error
+
+
+class OtherKind(Kind):
+    """Objects, and what no blob can hold; only of subclasses of dict are the parts known."""
+
+    def parts(self, value: Any) -> Steps:
+        """Return the items of a dict."""
+        return dict_parts(value) if isinstance(value, dict) else ()
+
+    def is_mutable(self, value: Any) -> bool:
+        """Return whether it is a dict."""
+        return isinstance(value, dict)
+
+
+class AdaptedKind(OtherKind):
+    """Values that an adapter takes apart."""
+
+    def __init__(self, value_class: type) -> None:
+        super().__init__(value_class)
+        adapter = find_adapter(value_class)
+        assert adapter is not None  # noqa: S101 - it matches
+        self.adapter: Adapter = adapter
+        self.is_memory = adapter.immutable and adapter.memory is not None
+
+    @staticmethod
+    def matches(value_class: type) -> bool:
+        """Return whether values of a class have an adapter."""
+        return find_adapter(value_class) is not None
+
+    def parts(self, value: Any) -> Steps:
+        """Return the items of a dict; of another value its tree."""
+        if self.adapter.immutable or isinstance(value, dict):
+            return super().parts(value)
+        return ((SELF, self.adapter.get(value)),)
+
+    def saved_parts(self, value: Any) -> Iterable[Any]:
+        """Return the tree of a value."""
+        return (self.adapter.get(value),)
+
+    def is_mutable(self, value: Any) -> bool:
+        """Return whether a value, or memory that it is over, can change."""
+        if self.adapter.immutable:
+            return self.is_memory or super().is_mutable(value)
+        return not isinstance(value, tuple)
+
+    def is_fixed(self, value: Any) -> bool:  # noqa: ARG002 - as of any kind
+        """Return whether the adapter says that nothing can change it."""
+        return self.adapter.immutable
+
+
+class UnboundKind(Kind):
+    """Values whose class is not loaded: no code can have a part of one, but a checkpoint does."""
+
+    @staticmethod
+    def matches(value_class: type) -> bool:
+        """Return whether values of a class are those of one that is not loaded."""
+        return value_class is UnboundValue
+
+    def saved_parts(self, value: Any) -> Iterable[Any]:
+        """Return what the adapter had returned."""
+        return (value.tree, value.rest)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from jobrun.values.kinds import Kind
+
 
 class Counter:
     """One integer, every change of which is atomic.
@@ -55,3 +57,13 @@ class Counter:
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec)
+
+
+class CounterKind(Kind):
+    """Counters."""
+
+    is_memory = True
+
+    @staticmethod
+    def matches(value_class: type) -> bool:
+        return value_class is Counter

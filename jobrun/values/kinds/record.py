@@ -16,6 +16,8 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from jobrun.values.kinds import Kind, Steps
+
 Form = Literal["tuple", "fields"]
 # What makes an instance of a class an object with a state of its own, and no plain record.
 _OBJECT_METHODS = (
@@ -88,6 +90,20 @@ def _form(kind: Any) -> Form | None:
     ):
         return None
     return "fields"
+
+
+class RecordKind(Kind):
+    """Named tuples and dataclasses, also those whose class is not loaded."""
+
+    @staticmethod
+    def matches(value_class: type) -> bool:
+        return record_form(value_class) is not None or value_class is UnboundRecord
+
+    def parts(self, value: Any) -> Steps:
+        return record_items(value).items()
+
+    def is_mutable(self, value: Any) -> bool:
+        return not isinstance(value, tuple)
 
 
 def record_items(value: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.values.axis_order import dense_strides, has_gaps, order_of_strides
+from jobrun.values.kinds import Kind
 
 Array = np.ndarray[Any, Any]
 # Of ``torch.Tensor``; nothing here knows the class when it is not loaded.
@@ -62,9 +63,19 @@ def require_torch() -> Any:
 
 def is_tensor(value: Any) -> bool:
     """Return whether a value is a PyTorch ``Tensor`` or ``Parameter``, not of another subclass."""
-    torch = loaded_torch()
-    kinds = getattr(torch, "Tensor", None), getattr(getattr(torch, "nn", None), "Parameter", None)
-    return torch is not None and type(value) in kinds
+    return TensorKind.matches(type(value))
+
+
+class TensorKind(Kind):
+    """Tensors of PyTorch, and parameters."""
+
+    is_memory = True
+
+    @staticmethod
+    def matches(value_class: type) -> bool:
+        torch = loaded_torch()
+        parameter = getattr(getattr(torch, "nn", None), "Parameter", None)
+        return torch is not None and value_class in (getattr(torch, "Tensor", None), parameter)
 
 
 def are_same_memory(first: Any, second: Any) -> bool:

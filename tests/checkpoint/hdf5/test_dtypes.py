@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as arrays
 
 from jobrun.checkpoint.hdf5.dtypes import dtype_text, parse_dtype, storage_dtype
-from jobrun.values.kinds.structured_dtype import same_dtype
+from jobrun.values.kinds.array import same_dtype
 from tests.support.checkpoints import RECORD
 from tests.support.tables import each_case
 

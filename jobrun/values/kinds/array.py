@@ -1,4 +1,4 @@
-"""Compare numpy's structured dtypes with all that ``==`` leaves out, and read their fields."""
+"""Describe arrays and scalars of numpy; compare structured dtypes, and read their fields."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+from jobrun.values.kinds import Kind, Steps
 
 DType = np.dtype[Any]
 
@@ -75,3 +77,30 @@ def read_only_row(value: Any) -> Any:
     row = np.asarray(value).view()
     row.flags.writeable = False
     return row[()]
+
+
+class ArrayKind(Kind):
+    """Arrays, also those of Python objects and those of subclasses, which no blob holds."""
+
+    is_memory = True
+
+    @staticmethod
+    def matches(value_class: type) -> bool:
+        return issubclass(value_class, np.ndarray)
+
+    def parts(self, value: Any) -> Steps:
+        has_objects = self.value_class is np.ndarray and value.dtype.hasobject
+        return enumerate(value.reshape(-1).tolist()) if has_objects else ()
+
+
+class NumpyScalarKind(Kind):
+    """Scalars of numpy, of which only those with fields can change."""
+
+    is_memory = True
+
+    @staticmethod
+    def matches(value_class: type) -> bool:
+        return issubclass(value_class, np.generic)
+
+    def is_mutable(self, value: Any) -> bool:
+        return is_structured_scalar(value)
