@@ -144,7 +144,7 @@ MOST_CODE_LINES = {
     "jobrun/graph": 2457,
     "jobrun/ops": 2903,
     "jobrun/runner": 10338,
-    "jobrun/runtime": 10478,
+    "jobrun/runtime": 10475,
     "jobrun/session": 3934,
     "jobrun/spec": 3907,
     "jobrun/testing": 1632,

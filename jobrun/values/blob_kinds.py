@@ -37,8 +37,6 @@ _PYTHON_KINDS: dict[type, Kind] = {
     Counter: "counter",
     np.ndarray: "array",
 }
-# Immutable, so a copy is never needed.
-PLAIN_KINDS: frozenset[type] = frozenset({bool, int, float, complex, str})
 # Of what a subclass may hold more.
 _CONVERTIBLE = (dict, list, tuple, str, int, float, bytes)
 # libhdf5's own limit.

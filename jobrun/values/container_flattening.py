@@ -43,7 +43,7 @@ from jobrun.values.kinds import SELF, Steps
 from jobrun.values.kinds import record as records
 from jobrun.values.kinds import tensor as tensors
 from jobrun.values.kinds.array import is_structured_scalar
-from jobrun.values.kinds.builtin import DICT_NAMES, DICTS, NAMES
+from jobrun.values.kinds.builtin import DICT_NAMES, DICTS, NAMES, PLAIN_KINDS
 from jobrun.values.kinds.counter import Counter
 from jobrun.values.overlapping_arrays import Layout, Pair, common_layouts, find_overlapping, lay_out
 from jobrun.values.traversal import depth_first, find_kind
@@ -55,7 +55,7 @@ Leaves = dict[Path, Value]
 _SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple}
 _CONTAINERS: frozenset[type] = frozenset({*DICT_NAMES, list, tuple})
 TREE_KINDS: frozenset[type] = _CONTAINERS | {bytes, type(None)}
-_SCALARS: frozenset[type] = frozenset({bool, int, float, complex, str, Counter})
+_SCALARS: frozenset[type] = PLAIN_KINDS | {Counter}
 _SINGLE: frozenset[type] = _SCALARS | {np.ndarray}
 _INT64 = np.iinfo(np.int64)
 # What PyTorch hangs on the state of a module: versions of its parts.

@@ -15,7 +15,6 @@ from jobrun.values.adapters.registry import UnsavableError
 from jobrun.values.axis_order import dense_copy, has_gaps, is_dense
 from jobrun.values.blob_kinds import (
     MOST_DIMENSIONS,
-    PLAIN_KINDS,
     Value,
     find_tree_fault,
     is_object,
@@ -24,6 +23,7 @@ from jobrun.values.blob_kinds import (
 )
 from jobrun.values.compare import require_adapted
 from jobrun.values.file_memory import is_whole_file
+from jobrun.values.kinds.builtin import PLAIN_KINDS
 from jobrun.values.kinds.counter import Counter
 
 _OWN_FORM: frozenset[type] = PLAIN_KINDS | {Counter}

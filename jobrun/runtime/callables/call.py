@@ -37,7 +37,6 @@ from jobrun.runtime.snapshots.kept_references import (
     is_watched,
 )
 from jobrun.values.blob_kinds import (
-    PLAIN_KINDS,
     Value,
     check_storable,
     describe,
@@ -53,6 +52,7 @@ from jobrun.values.container_flattening import (
 )
 from jobrun.values.copies import detach, lives_on, take_over
 from jobrun.values.kinds.array import is_structured_scalar, read_only_row
+from jobrun.values.kinds.builtin import PLAIN_KINDS
 from jobrun.values.kinds.counter import Counter
 from jobrun.values.shared_parts import mutable_parts
 from jobrun.values.tree_survey import survey

@@ -16,9 +16,10 @@ import numpy as np
 
 from jobrun.core.errors import TaskFailedError
 from jobrun.runtime.context.frame import Blobs
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value, check_storable, describe
+from jobrun.values.blob_kinds import Value, check_storable, describe
 from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
+from jobrun.values.kinds.builtin import PLAIN_KINDS
 from jobrun.values.kinds.counter import Counter
 
 # Kinds of dtypes.

@@ -24,8 +24,9 @@ from jobrun.runtime.codegen.expressions import call, item, load, store
 from jobrun.runtime.codegen.line_table import StepLocation, locate
 from jobrun.runtime.codegen.statements import StatementBuilder
 from jobrun.runtime.context.frame import Blobs
-from jobrun.values.blob_kinds import PLAIN_KINDS, Value
+from jobrun.values.blob_kinds import Value
 from jobrun.values.copies import detach
+from jobrun.values.kinds.builtin import PLAIN_KINDS
 
 # The further arguments of the function that runs a task's steps for its records.
 RECORDS, PUTS, SKIP = "records", "puts", "skip"

@@ -57,7 +57,6 @@ _CALL_S = 0.0002
 # Of so few parts of an argument, samples are compared after each call.
 _FEW_PARTS = 16
 _SAVE_S = 0.001
-_MUTABLE: frozenset[type] = frozenset({np.ndarray, list, dict})
 
 
 def count_others(owner: dict[str, Any] | list[Any], key: Any) -> int:

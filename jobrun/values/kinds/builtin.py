@@ -11,6 +11,8 @@ from jobrun.values.kinds import Kind, Steps
 
 NUMBERS: frozenset[type] = frozenset({bool, int, float, complex, type(None)})
 SCALARS: frozenset[type] = NUMBERS | {str, bytes}
+# Those that are no containers for a checkpoint: immutable, so a copy is never needed.
+PLAIN_KINDS: frozenset[type] = SCALARS - {bytes, type(None)}
 
 DICTS: dict[str, type] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Tally}
 DICT_NAMES = {cls: name for name, cls in DICTS.items()}
