@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -115,17 +116,30 @@ def find_common_part(first: Any, second: Any) -> Pair | None:
     ours = list(_changeable(first))
     if not ours:
         return None
-    theirs = _held(second) if has_objects[1] else _changeable(second)
-    known = {id(part): path for path, part in ours if not _is_immutable(part)}
+    # An outer part is named rather than what is in it.
+    known = {
+        number: path
+        for path, part in reversed(ours)
+        if not _is_immutable(part)
+        for number in _numbers(part)
+    }
+    theirs = chain([((), second)], _held(second)) if has_objects[1] else _changeable(second)
     memory = [view for path, part in ours for view in _memory(path, part)]
     for path, part in theirs:
-        if id(part) in known:
-            return known[id(part)], path
+        for number in _numbers(part):
+            if number in known:
+                return known[number], path
         for other_view in _memory(path, part) if memory else ():
             for view in memory:
                 if np.may_share_memory(view.array, other_view.array) and can_see(view, other_view):
                     return view.place, path
     return None
+
+
+def _numbers(part: Any) -> set[int]:
+    """Return the ``id`` of a mutable part, and that of the bit generator which it draws from."""
+    drawn_from = None if type(part) in (list, dict, np.ndarray) else _identity(part)
+    return {id(part)} if drawn_from is None else {id(part), id(drawn_from)}
 
 
 def mutable_parts(value: Any) -> dict[int, Any]:
@@ -173,7 +187,11 @@ def _held(root: Any) -> Iterator[tuple[Path, Any]]:
                 yield (*path, "grad"), gradient
             continue
         adapter = find_adapter(type(part))
-        if isinstance(part, dict | list) or (adapter and adapter.memory):
+        if (
+            isinstance(part, dict | list)
+            or (adapter and adapter.memory)
+            or _identity(part) is not None
+        ):
             yield path, part
 
 

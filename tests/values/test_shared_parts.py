@@ -119,6 +119,29 @@ def test_what_objects_hold_is_followed_through_containers_and_other_objects():
     }
 
 
+R, BITS = np.random.RandomState(0), np.random.PCG64(1)
+
+
+@each_case(
+    ("container", "value", "paths"),
+    [
+        ([1, R], R, (("1",), ())),
+        ({"a": [R]}, Estimator(random_state=R), (("a", "0"), ("random_state",))),
+        ([np.random.Generator(BITS)], np.random.RandomState(BITS), (("0",), ())),
+        (
+            [np.random.Generator(BITS)],
+            (1, {"r": np.random.RandomState(BITS)}),
+            (("0",), ("1", "r")),
+        ),
+        ([np.random.RandomState(0)], R, None),
+        ([random.Random(1)], random.Random(1), None),
+    ],
+)
+def test_an_object_in_a_container_and_by_itself_is_common(container, value, paths):
+    assert find_common_part(container, value) == paths
+    assert find_common_part(value, container) == (paths and paths[::-1])
+
+
 def test_two_names_of_an_estimator_for_its_own_generator_are_kept_by_its_state():
     r = np.random.RandomState(0)
 
