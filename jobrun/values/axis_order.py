@@ -64,10 +64,11 @@ def empty_in_order(shape: Sequence[int], dtype: np.dtype[Any], order: AxisOrder)
         return np.empty(shape, dtype)
     if all(a > b for a, b in pairwise(order)):
         return np.empty(shape, dtype, order="F")
-    strides = dense_strides(shape, dtype.itemsize, order)
-    # A view of nothing, which is never read: only its form counts.
-    form = np.lib.stride_tricks.as_strided(np.empty((1,), dtype), shape, strides)
-    return np.empty_like(form, order="K")
+    strides = dense_strides(shape, 1, order)
+    # A view of nothing, which is never read: only its shape and strides count. Of bytes, because
+    # numpy makes no such view of records with metadata.
+    model = np.lib.stride_tricks.as_strided(np.empty((1,), np.uint8), shape, strides)
+    return np.empty_like(model, dtype, order="K")
 
 
 def view_in_order(flat: Array, shape: Sequence[int], order: AxisOrder) -> Array:

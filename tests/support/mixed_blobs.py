@@ -42,6 +42,7 @@ _DTYPES = [
     np.dtype("i8", metadata={"enum": {"RED": 0, "GREEN": 1}}),
     np.dtype("f8", metadata={"unit": "m"}),
     np.dtype("f8", metadata={"unit": "km"}),
+    np.dtype([("x", np.dtype("f8", metadata={"unit": "m"})), ("n", "<i4")]),
     np.dtype([("r", "<f8"), ("i", "<f8")]),
     np.dtype([("n", "<i2"), ("x", "<f8")], align=True),
     np.dtype((np.record, [("a", "i4"), ("b", "f8")])),
