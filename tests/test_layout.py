@@ -149,7 +149,7 @@ MOST_CODE_LINES = {
     "jobrun/spec": 3907,
     "jobrun/testing": 1632,
     "jobrun/tools": 7904,
-    "jobrun/values": 4217,
+    "jobrun/values": 4240,
     "tests": 1660,
     "tests/adversarial": 825,
     "tests/benchmarks": 3633,
@@ -173,7 +173,7 @@ MOST_CODE_LINES = {
     "tests/testing": 115,
     "tests/tools": 4255,
     "tests/typing": 44,
-    "tests/values": 2504,
+    "tests/values": 2530,
 }
 
 
