@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any, get_args
 
 import numpy as np
@@ -118,8 +119,19 @@ def with_axis_order(array: Array, order: AxisOrder) -> Array:
 
 
 def _encode_array(value: Array, kind: Kind) -> Coded:
-    text = dtype_text(value.dtype)
-    return Coded(kind, text, _to_storage(value, storage_dtype(value.dtype)), axis_order(value))
+    text, order = dtype_text(value.dtype), axis_order(value)
+    _require_decodable(text, tuple(min(length, 2) for length in value.shape), order)
+    return Coded(kind, text, _to_storage(value, storage_dtype(value.dtype)), order)
+
+
+@lru_cache(maxsize=1024)
+def _require_decodable(dtype: str, shape: tuple[int, ...], order: AxisOrder) -> None:
+    """Decode zeros of a type before the first array of it is written, as a load will.
+
+    Raises:
+        ValueError: No load could make such an array.
+    """
+    decode("array", dtype, np.zeros(shape, storage_dtype(parse_dtype(dtype))), order)
 
 
 def _encode_numpy_scalar(value: Any) -> Coded:

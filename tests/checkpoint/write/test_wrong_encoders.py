@@ -14,7 +14,7 @@ from jobrun.checkpoint.hdf5 import file_layout, value_codec
 from jobrun.checkpoint.stores.manifest import find_damage
 from jobrun.checkpoint.write import chunk_compression, encoder
 from jobrun.checkpoint.write.writer import NodeWriter
-from jobrun.core.errors import CheckpointError
+from jobrun.core.errors import CheckpointError, TaskFailedError
 from jobrun.testing.stores import RUN_ID
 from jobrun.values import container_flattening as trees
 from jobrun.values.compare import same_bits
@@ -296,3 +296,16 @@ def test_array_that_changes_while_it_is_written_is_refused(tmp_path, monkeypatch
 
     with pytest.raises(CheckpointError, match=r"E303.*which hold 'a', 'b'"):
         read(tmp_path, ["b"])
+
+
+def test_array_that_no_load_could_make_is_refused_before_it_is_written(tmp_path, monkeypatch):
+    def fail(*_):
+        raise ValueError("invalid shape in fixed-type tuple")
+
+    turned = np.zeros((2, 3, 4), [("x", "<f8")]).transpose(1, 2, 0)
+    value_codec._require_decodable.cache_clear()
+    monkeypatch.setattr(value_codec, "empty_in_order", fail)
+
+    with pytest.raises(TaskFailedError, match="blob 'a' cannot be stored in a checkpoint: invalid"):
+        NodeWriter("n").write(str(tmp_path / "n.h5"), epoch=0, run_id=RUN_ID, values={"a": turned})
+    assert list(tmp_path.iterdir()) == []
