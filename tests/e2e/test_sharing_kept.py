@@ -729,3 +729,59 @@ def test_a_buffer_that_a_simulator_fills_again_may_be_used_until_then(tmp_path):
     expected = sum(2 * 3.0 * (2 * number + 1) for number in range(12)) + 4 * 3.0
     assert done.returncode == 0, done.stderr
     assert f"n is {expected}" in done.stdout + done.stderr
+
+
+_MARK = """\
+import threading
+
+marked, seen = threading.Event(), threading.Event()
+
+
+def make():
+    return {"a": [1, 2]}
+
+
+def mark(t):
+    t["a"].append(9)
+    marked.set()
+    seen.wait(60)
+    t["a"].pop()
+    return 0
+
+
+def wait():
+    marked.wait(60)
+    return 0
+
+
+def look(p):
+    seen.set()
+    return sum(p)
+"""
+_MARKED_MEANWHILE = {
+    "another task": (
+        "  - task: mark\n    steps: [{mark}]\n  - task: look\n    steps: [{wait}, {look}]\n"
+    ),
+    "another branch": "  - task: both\n    steps: [{{parallel: [[{mark}], [{wait}, {look}]]}}]\n",
+}
+
+
+@pytest.mark.parametrize("beside", list(_MARKED_MEANWHILE))
+def test_what_a_callable_changes_and_changes_back_is_not_seen_meanwhile(tmp_path, beside):
+    (tmp_path / "marks.py").write_text(_MARK)
+    tasks = _MARKED_MEANWHILE[beside].format(
+        mark="{call: 'marks:mark', with: {t: t}, out: n}",
+        wait="{call: 'marks:wait', out: w}",
+        look="{call: 'marks:look', with: {p: \"t['a']\"}, out: total}",
+    )
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit:\n"
+        "  - {task: t, steps: [{call: 'marks:make', out: t}, n = 0, w = 0, total = 0]}\n"
+        f"epoch:\n{tasks}"
+        "exit:\n  - {task: show, steps: [{log: 'the total is {total}'}]}\n"
+        "stop: [{epochs: 1}]\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "the total is 3" in done.stdout + done.stderr

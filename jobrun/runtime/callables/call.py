@@ -133,6 +133,12 @@ class _Call:
         racing = names.racing | changing
         # Arguments that nothing changes while the callable runs.
         self._stable = [name for name, blobs in used_names.items() if racing.isdisjoint(blobs)]
+        # Blobs that nothing else sees meanwhile: a callable may change one, and change it back.
+        self._unseen = {
+            name
+            for name in self._stable
+            if name in self._sources and self._sources[name] not in names.shared
+        }
 
     def __call__(self, frame: Frame) -> None:
         function, extras = self._resolve(frame)
@@ -212,8 +218,7 @@ class _Call:
         if kind in PLAIN_KINDS:
             return value
         if kind is Counter or is_tree(value):
-            may_be_itself = name in self._stable and name in self._sources
-            loan = call.loans[name] = lend(value, writable, itself=may_be_itself)
+            loan = call.loans[name] = lend(value, writable, itself=name in self._unseen)
             return loan.lent
         if kind is np.ndarray and value.dtype.hasobject:
             # As a part of something: a view of it would not protect what is in it.
