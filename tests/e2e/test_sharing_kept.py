@@ -785,3 +785,21 @@ def test_what_a_callable_changes_and_changes_back_is_not_seen_meanwhile(tmp_path
 
     assert done.returncode == 0, done.stderr
     assert "the total is 3" in done.stdout + done.stderr
+
+
+def test_a_retry_sees_a_tree_as_it_was_before_the_callable_changed_it_and_raised(tmp_path):
+    (tmp_path / "flaky.py").write_text(
+        "CALLS = []\n\n\ndef make():\n    return {'a': [1, 2]}\n\n\ndef total(t):\n"
+        "    CALLS.append(1)\n    if len(CALLS) == 1:\n        t['a'].append(9)\n"
+        "        raise ValueError\n    return sum(t['a'])\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "jobrun: 1\nname: c\ninit: [{task: t, steps: [{call: 'flaky:make', out: t}, n = 0]}]\n"
+        "epoch:\n  - task: e\n    retry: {max: 1}\n"
+        "    steps: [{call: 'flaky:total', with: {t: t}, out: n}]\n"
+        "exit: [{task: show, steps: [{log: 'the total is {n}'}]}]\nstop: [{epochs: 1}]\n"
+    )
+    done = jobrun("run", "job.yaml", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "the total is 3" in done.stdout + done.stderr

@@ -11,6 +11,7 @@ from jobrun.runtime.context.context_variables import Variables
 from jobrun.runtime.context.frame import Blobs
 from jobrun.runtime.snapshots.node_objects import copy_object_state, restore_object_state
 from jobrun.values.blob_kinds import Value, is_object
+from jobrun.values.container_flattening import is_tree
 from jobrun.values.copies import detach
 from jobrun.values.object_state import ObjectState
 
@@ -39,7 +40,8 @@ def take_snapshot(workspaces: Workspaces, changed: Mapping[str, Set[str]]) -> Wo
     """Return a snapshot of all nodes' blobs, to restore them when a group run is retried.
 
     With copies from the first run on, so that each run starts from values of the same form.
-    Values that are only rebound are shared, since nothing changes them.
+    Arrays that are only rebound are shared, since nothing changes them. Containers are not: a
+    callable may have changed one that it was lent itself, before it raised.
     """
     states = {
         node: {
@@ -71,7 +73,9 @@ def _bind_copies(snapshot: WorkspaceSnapshot, workspaces: Workspaces) -> None:
     for node, blobs in snapshot.blobs.items():
         spoiled = snapshot.changed.get(node, frozenset())
         fresh = {
-            name: detach(value, name) if name in spoiled and not is_object(value) else value
+            name: detach(value, name)
+            if (name in spoiled or is_tree(value)) and not is_object(value)
+            else value
             for name, value in blobs.items()
         }
         workspaces[node].clear()
