@@ -163,5 +163,5 @@ def unflatten(name: str, values: Mapping[str, Value]) -> Value:
         return ObjectState(str(kind), tree)
     if '"adapted"' in str(text):
         most_leaves = 0 if _INLINE in form else sys.maxsize
-        require_adapted(form[_TREE], leaves, tree, most_leaves=most_leaves)
+        require_adapted(form[_TREE], leaves, tree, reserved=_RESERVED, most_leaves=most_leaves)
     return tree

@@ -25,7 +25,7 @@ def axis_order(array: Array) -> AxisOrder:
     neither do the axes of an array without elements.
     """
     flags = array.flags
-    if flags.c_contiguous:
+    if flags.c_contiguous or not array.itemsize:
         return ()
     if flags.f_contiguous:
         return tuple(range(array.ndim))[::-1]
@@ -60,15 +60,10 @@ def dense_strides(shape: Sequence[int], itemsize: int, order: AxisOrder = ()) ->
 
 def empty_in_order(shape: Sequence[int], dtype: np.dtype[Any], order: AxisOrder) -> Array:
     """Allocate a gapless array whose axes have the given order in memory."""
-    if not order:
-        return np.empty(shape, dtype)
-    if all(a > b for a, b in pairwise(order)):
-        return np.empty(shape, dtype, order="F")
-    strides = dense_strides(shape, 1, order)
-    # A view of nothing, which is never read: only its shape and strides count. Of bytes, because
-    # numpy makes no such view of records with metadata.
-    model = np.lib.stride_tricks.as_strided(np.empty((1,), np.uint8), shape, strides)
-    return np.empty_like(model, dtype, order="K")
+    # np.empty makes other dtypes of a few: of dates without a unit that have metadata, or the other
+    # byte order.
+    strides = dense_strides(shape, dtype.itemsize, order) if order else None
+    return np.ndarray(shape, dtype, strides=strides)
 
 
 def view_in_order(flat: Array, shape: Sequence[int], order: AxisOrder) -> Array:

@@ -233,6 +233,7 @@ def require_adapted(
     leaves: Mapping[Path, Value],
     rebuilt: Value,
     *,
+    reserved: tuple[str, ...] = (),
     gaps: bool = False,
     most_leaves: int = sys.maxsize,
 ) -> None:
@@ -242,7 +243,8 @@ def require_adapted(
         structure: Of the original, as ``flatten`` made it.
         leaves: Likewise.
         rebuilt: The value.
-        gaps: As ``flatten`` was called.
+        reserved: As ``flatten`` was called.
+        gaps: Likewise.
         most_leaves: Likewise.
 
     Raises:
@@ -251,7 +253,7 @@ def require_adapted(
     if trees.unbound_classes(rebuilt):
         return
     try:
-        again = trees.flatten(rebuilt, gaps=gaps, most_leaves=most_leaves)
+        again = trees.flatten(rebuilt, reserved, gaps=gaps, most_leaves=most_leaves)
     except UnsavableError as error:
         raise ValueError(f"what its adapter makes of it: {error}") from error
     _require_same_leaves(leaves, again.leaves)

@@ -747,9 +747,10 @@ class _Unflattener(Struct):
         mapping: Any = DICTS[node.get("class", "dict")]()
         self.rebuilt[path] = mapping
         keys, items = node["pairs"]
-        for at, (key, item) in enumerate(zip(keys, items, strict=True)):
-            known = self.value(key, (*path, "keys", str(at)))
-            mapping[known] = self.value(item, (*path, "items", str(at)))
+        # All keys first, as they were flattened: an item may be the same as a later key.
+        known = [self.value(key, (*path, "keys", str(at))) for at, key in enumerate(keys)]
+        for at, (key, item) in enumerate(zip(known, items, strict=True)):
+            mapping[key] = self.value(item, (*path, "items", str(at)))
         return mapping
 
     def _dict(self, node: Any, path: Path) -> Any:

@@ -60,6 +60,8 @@ TREES = {
     "adapted": [Gene(at * 0.5) for at in range(MOST_LEAVES)],
     "arrays": [{"a": np.arange(at), "n": at} for at in range(MOST_LEAVES)],
     "shared": [FILLERS, (FILLERS, "t"), [FILLERS]],
+    "reserved": {**FILLERS, ":structure": [{1}], "set": {2}},
+    "key of an item": {"one": (shared_key := frozenset([1])), shared_key: [shared_key]},
     "views": [*(view := np.arange(MOST_LEAVES + 9.0), view[3:]), *FILLERS],
 }
 

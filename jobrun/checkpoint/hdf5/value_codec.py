@@ -201,9 +201,12 @@ def _to_storage(value: Array, stored: DType) -> Array:
 def _from_storage(array: Array, logical: DType) -> Array:
     if logical.names is None and storage_dtype(logical) == logical:
         return array.view(logical) if logical.metadata else array
-    target = np.zeros(array.shape, logical)
-    if logical.itemsize:
-        _restore(array, target)
+    # np.zeros makes another dtype of some, see empty_in_order.
+    empty = empty_in_order(array.shape, logical, ())
+    if not logical.itemsize:
+        return empty
+    target = np.zeros_like(empty)
+    _restore(array, target)
     return target
 
 

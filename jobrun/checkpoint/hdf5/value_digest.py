@@ -49,7 +49,9 @@ def dtype_words(dtype: DType) -> Any:
     if dtype.subdtype is not None:
         return words, metadata, dtype_words(dtype.subdtype[0]), dtype.subdtype[1]
     fields = tuple((dtype_words(field), *where) for field, *where in iterate_fields(dtype))
-    return words, metadata, dtype.names, fields, dtype.itemsize, dtype.isalignedstruct
+    # A name may be of numpy's text class; it is loaded as plain text.
+    names = dtype.names and tuple(map(str, dtype.names))
+    return words, metadata, names, fields, dtype.itemsize, dtype.isalignedstruct
 
 
 def is_bare(kind: str, dtype: DType, order: AxisOrder, *, packed: bool) -> bool:
