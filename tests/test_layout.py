@@ -136,7 +136,7 @@ def test_no_function_is_harder_to_follow_than_the_hardest():
 # its body why the folder has to grow; one that makes a folder smaller lowers its row.
 MOST_CODE_LINES = {
     "jobrun": 425,
-    "jobrun/checkpoint": 5740,
+    "jobrun/checkpoint": 5745,
     "jobrun/cli": 6874,
     "jobrun/compile": 10456,
     "jobrun/core": 2453,
@@ -153,7 +153,7 @@ MOST_CODE_LINES = {
     "tests": 1660,
     "tests/adversarial": 825,
     "tests/benchmarks": 3633,
-    "tests/checkpoint": 4940,
+    "tests/checkpoint": 4950,
     "tests/cli": 4910,
     "tests/compile": 6806,
     "tests/conformance": 1503,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from importlib import import_module, util
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,9 @@ def _bare_description(dtype: DType) -> Any:
         is_twin = dtype.type in _TWINS.values() and np.dtype(dtype.str).type is not dtype.type
         return {"dtype": dtype.str, "class": dtype.type.__name__} if is_twin else dtype.str
     fields = list(iterate_fields(dtype))
+    spans = sorted((offset, offset + field.itemsize) for field, offset, _ in fields)
+    if _is_encoded(dtype) and any(end > begin for (_, end), (begin, _) in pairwise(spans)):
+        raise ValueError("fields of its dtype overlap, and hold text or long doubles")
     description: dict[str, Any] = {
         "names": list(dtype.names),
         "formats": [_description(field) for field, _, _ in fields],
@@ -225,6 +229,14 @@ def _storage_record(dtype: DType) -> DType:
             "itemsize": dtype.itemsize,
         }
     )
+
+
+def _is_encoded(dtype: DType) -> bool:
+    """Return whether bytes of a record or of one of its fields are not stored as they are."""
+    base = dtype.base
+    if base.names is not None:
+        return any(_is_encoded(field) for field, _, _ in iterate_fields(base))
+    return base.kind == "U" or is_longdouble(base)
 
 
 def _storage_field(field: DType) -> DType:

@@ -72,6 +72,13 @@ def test_an_object_dtype_has_no_text():
         dtype_text(np.dtype(object))
 
 
+@pytest.mark.parametrize("other", ["U1", "g", ("U1", 2), [("x", "g")]])
+def test_text_and_long_doubles_that_share_bytes_with_a_field_are_refused(other):
+    fields = {"names": ["a", "b"], "formats": ["i4", other], "offsets": [2, 0]}
+    with pytest.raises(ValueError, match="overlap"):
+        dtype_text(np.dtype([("in", fields, 2)]))
+
+
 def test_a_field_without_size_is_refused():
     with pytest.raises(ValueError, match="no size"):
         dtype_text(np.dtype([("a", "U0"), ("b", "i4")]))
