@@ -30,6 +30,10 @@ HELD = {
 }
 
 
+# What no version that wrote format 2 could load again.
+_SAVED_SINCE = {"no_unit_swapped", "no_unit_metadata", "no_bytes", "text_names"}
+
+
 @pytest.fixture
 def path(tmp_path):
     """A file of format 2, with all kinds of values."""
@@ -39,9 +43,10 @@ def path(tmp_path):
 
 
 def test_file_of_format_2_is_read(path):
-    loaded = read_state(str(path), node="n", epoch=7, run_id="golden", digest="", names=list(HELD))
+    names = [name for name in HELD if name not in _SAVED_SINCE]
+    loaded = read_state(str(path), node="n", epoch=7, run_id="golden", digest="", names=names)
 
-    assert [name for name in HELD if not same_bits(loaded[name], HELD[name])] == []
+    assert [name for name in names if not same_bits(loaded[name], HELD[name])] == []
     assert inspect_state(str(path)).header.format == 2
 
 
