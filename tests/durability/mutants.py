@@ -29,7 +29,6 @@ from jobrun.runner import run_metadata_handler as metadata
 from jobrun.runner.resume import mid_epoch_recovery as entering
 from jobrun.runner.resume import recovery as recover
 from jobrun.runner.rundir import run_directories as rundir
-from jobrun.runner.rundir import run_json as record
 from jobrun.runner.saving import commit
 from jobrun.runner.saving import mid_epoch_saver as midway
 from jobrun.runner.saving import upload_to_directory as upload
@@ -172,7 +171,7 @@ def name_of_the_journal_not_synced() -> None:
 
 
 def record_not_synced() -> None:
-    _unsynced(record, "write_file")
+    _unsynced(json_files, "write_file")
 
 
 def record_written_in_place() -> None:
@@ -184,7 +183,7 @@ def record_written_in_place() -> None:
             os.fsync(file.fileno())
         files.sync_directory(path.parent)
 
-    record.write_file = write
+    json_files.write_file = write
 
 
 def acknowledged_before_the_rename() -> None:
