@@ -8,8 +8,8 @@
 - ``files/``: durable writes, locks, JSON, digests, what a process writes. ``file_formats``: names
   of data formats.
 - ``partly_compared``: records of which some fields do not count when they are compared.
-- ``interpreter``: the garbage collector, paused while much is made and nothing thrown away, and
-  memory for the calls of a thread, in one block.
+- ``interpreter``: the garbage collector, paused while much is made and nothing thrown away, memory
+  for the calls of a thread, in one block, and modules that are imported at their first use.
 - ``child_process``: start a child, write lines to it, limit its time, signal its group.
 - ``system_calls``: what only some systems have, with substitutes. ``stop_signals``: the signals
   that ask a run to save and stop, and how a supervisor relays them. ``waiting``: until something

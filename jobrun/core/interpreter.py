@@ -1,4 +1,4 @@
-"""Tune Python's interpreter: collect garbage seldom, and reserve memory for calls.
+"""Tune Python's interpreter: collect garbage seldom, import late, and reserve memory for calls.
 
 CPython keeps the frames of nested calls in blocks of 16 KiB. A call whose frame no longer fits
 into its caller's block gets another one from the kernel, and gives it back when it returns. A loop
@@ -12,11 +12,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     Result = TypeVar("Result")
 
@@ -84,3 +86,23 @@ def call_with_large_stack(function: Callable[[], Result]) -> Result:
 
 # A frame's size is that of its local variables and of the values that its code stacks at most.
 call_with_large_stack.__code__ = call_with_large_stack.__code__.replace(co_stacksize=_FRAME_VALUES)
+
+
+def lazy_module(name: str) -> ModuleType:
+    """Return a stand-in for a module, which is imported lazily: when an attribute is first read.
+
+    A type checker needs an ``import`` of it beside this, under ``TYPE_CHECKING``.
+    """
+    return _Lazy(name)
+
+
+class _Lazy(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        names = vars(import_module(self.__name__))
+        # The next use of any name does not come here.
+        vars(self).update(names)
+        try:
+            return names[name]
+        except KeyError:
+            message = f"module '{self.__name__}' has no attribute '{name}'"
+            raise AttributeError(message) from None

@@ -25,8 +25,7 @@ from jobrun.core.errors import (
     StoppedEarlyError,
 )
 from jobrun.core.events import Event, Listener, Noted, RunEnded, RunStarted, TaskFacts
-from jobrun.core.interpreter import collect_as_usual
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import collect_as_usual, lazy_module
 from jobrun.graph.conditions import StopAfterEpochs
 from jobrun.graph.types import Job, TaskGroup
 from jobrun.runner.checkpoint_stores import node_files, open_upload

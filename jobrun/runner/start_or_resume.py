@@ -27,7 +27,7 @@ from jobrun.core.errors import (
 from jobrun.core.events import Listener, Noted, ignore
 from jobrun.core.failpoints import reach
 from jobrun.core.hash_seed import RANDOM, hash_seed, recorded_seed
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 from jobrun.core.text.object_url import is_object_url
 from jobrun.graph.query import has_callables
 from jobrun.graph.types import Job

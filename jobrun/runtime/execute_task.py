@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from jobrun.core.events import TaskEnded, TaskWaited
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 from jobrun.graph.types import Node, OutputRef
 from jobrun.runtime.codegen.line_table import StepLocation
 from jobrun.runtime.context.cancel import CancelledError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 
 if TYPE_CHECKING:
     import tarfile

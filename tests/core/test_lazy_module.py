@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 
 
 def test_a_module_is_imported_at_the_first_use_of_a_name(tmp_path, monkeypatch):

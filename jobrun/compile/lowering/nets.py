@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jobrun.compile.faults import Faults, SpecPosition
 from jobrun.compile.lowering.context import Context, Env, NetDef, StepPosition
 from jobrun.compile.lowering.expressions import ExpressionLowering
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expressions import Attribute, Call, Expr, Index, Name
 from jobrun.graph.query import blocks, expressions, op_expressions, walk

@@ -17,7 +17,7 @@ from jobrun.compile.job_draft.definite_assignment import RepeatedFlow
 from jobrun.compile.lowering.context import Context, Env, StepPosition
 from jobrun.compile.lowering.expressions import ExpressionLowering
 from jobrun.core.file_formats import find_misfit
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 from jobrun.core.text.names import did_you_mean
 from jobrun.graph.expression_text import render_text
 from jobrun.graph.expressions import Call, Const, Expr, Name, Text

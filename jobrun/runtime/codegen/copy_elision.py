@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 from jobrun.graph.expressions import (
     Attribute,
     Binary,

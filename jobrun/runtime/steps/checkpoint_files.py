@@ -19,7 +19,7 @@ from jobrun.checkpoint.read.safe_file import open_regular_file
 from jobrun.checkpoint.store_protocol import StoredFile
 from jobrun.checkpoint.stores.epoch_copy import copy_file, publish_copy
 from jobrun.checkpoint.stores.object_references import local_path
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 from jobrun.graph.steps import (
     STATE_DIRS,
     AdoptState,

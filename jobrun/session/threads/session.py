@@ -21,7 +21,7 @@ from jobrun.checkpoint.task_groups import Ticket
 from jobrun.core import captured_output as printed_output
 from jobrun.core.errors import TaskFailedError
 from jobrun.core.events import Noted, ignore
-from jobrun.core.lazy_module import lazy_module
+from jobrun.core.interpreter import lazy_module
 from jobrun.core.system_calls import usable_cpus
 from jobrun.graph.concurrent_calls import find_calls_beside, find_concurrent_callables
 from jobrun.graph.types import Cluster, Node, OutputRef, TaskGroup
