@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -107,9 +108,9 @@ def test_no_module_of_the_working_directory_is_imported_by_processes_that_are_st
     assert not unsafe, f"start Python with -P or -I before {unsafe}"
 
 
-# The share of identifiers that say nothing of what they hold, in percent. The aim is 0.3 in both;
+# The share of identifiers that say nothing of what they hold, in percent. The aim was 0.3 in both;
 # lower a limit as soon as its folder allows it.
-MOST_EMPTY_NAMES = {"jobrun": 0.3, "tests": 0.3}
+MOST_EMPTY_NAMES = {"jobrun": 0.2, "tests": 0.2}
 
 
 @pytest.mark.parametrize("folder", MOST_EMPTY_NAMES)
@@ -120,6 +121,11 @@ def test_identifiers_say_what_they_hold(folder):
         f"{empty.percent:.2f} % of the identifiers in {folder}/ say nothing; most are in\n"
         f"{empty.describe()}"
     )
+
+
+def test_no_folder_has_more_modules_than_a_reader_takes_in():
+    folders = Counter(_named(path.parent) for path in MODULES if path.name != "__init__.py")
+    assert max(folders.values()) <= 16, f"divide, or merge modules: {folders.most_common(1)}"
 
 
 # The cognitive complexity of the hardest function; lower it as soon as the function allows it.

@@ -192,14 +192,14 @@ def unsavable_text(errors: Sequence[UnsavableError], name: str) -> str:
 def unsavable_mend(errors: Sequence[UnsavableError]) -> str:
     """Say how parts of a blob can be kept: by the line of the spec that admits their classes."""
     parts = [error.part for error in errors if error.part is not None]
-    unknown = [one for one in parts if find_adapter(type(one)) is None]
+    unknown = [part for part in parts if find_adapter(type(part)) is None]
     mends = []
     if len(parts) < len(errors):
         mends.append(_TREE_MEND if not parts else _PARTLY_MEND)
     if any(map(is_object, parts)):
         mends.append(_OBJECT_MEND)
     if unknown:
-        packages = ", ".join(sorted({package_of(type(one)) for one in unknown}))
+        packages = ", ".join(sorted({package_of(type(part)) for part in unknown}))
         mends.append(f"write adapt: [{packages}] in the spec, which admits their classes")
         mends.append("jobrun.adapt(TheClass) in code does so, too: 'jobrun explain adapters'")
     return "; ".join(mends)
@@ -219,7 +219,7 @@ def _mend(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return "convert it to a plain array with numpy.array(value), or its filled() first"
     if isinstance(value, _CONVERTIBLE):
-        plain = next(one.__name__ for one in type(value).__mro__ if one.__module__ == "builtins")
+        plain = next(base.__name__ for base in type(value).__mro__ if base.__module__ == "builtins")
         return (
             f"convert it: {plain}(value); a subclass may hold more than that, which would be lost"
         )

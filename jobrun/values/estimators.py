@@ -31,13 +31,13 @@ def estimator_state(value: Any) -> dict[str, Any]:
     generators: dict[str, Any] = {}
     inside: dict[str, Any] = {}
     parameters = value.get_params(deep=False)
-    for name, one in vars(value).items():
-        if isinstance(one, np.random.RandomState):
-            generators[name] = one
-        elif is_estimator(one) and name in parameters:
-            inside[name] = estimator_state(one)
+    for name, part in vars(value).items():
+        if isinstance(part, np.random.RandomState):
+            generators[name] = part
+        elif is_estimator(part) and name in parameters:
+            inside[name] = estimator_state(part)
         else:
-            plain[name] = _plain(one, name)
+            plain[name] = _plain(part, name)
     return {_ATTRIBUTES: plain, _GENERATORS_INSIDE: generators, _ESTIMATORS_INSIDE: inside}
 
 
@@ -47,14 +47,14 @@ def set_estimator_state(value: Any, state: dict[str, Any]) -> None:
     Generators and estimators that it has already get their states in place: others may have them.
     """
     inside = {name: vars(value)[name] for name in state[_ESTIMATORS_INSIDE]}
-    for name, one in inside.items():
-        set_estimator_state(one, state[_ESTIMATORS_INSIDE][name])
+    for name, part in inside.items():
+        set_estimator_state(part, state[_ESTIMATORS_INSIDE][name])
     held = {**state[_ATTRIBUTES], **state[_GENERATORS_INSIDE]}
-    for name, one in state[_GENERATORS_INSIDE].items():
+    for name, part in state[_GENERATORS_INSIDE].items():
         present = vars(value).get(name)
-        if isinstance(present, np.random.RandomState) and present is not one:
-            present.set_state(one.get_state(legacy=False))
-            _replace(held, one, present, set())
+        if isinstance(present, np.random.RandomState) and present is not part:
+            present.set_state(part.get_state(legacy=False))
+            _replace(held, part, present, set())
     vars(value).clear()
     vars(value).update({**held, **inside})
 
@@ -74,11 +74,11 @@ def _replace(root: Any, old: Any, new: Any, seen: set[int]) -> None:
     else:
         target = getattr(root, "__dict__", {})
         named = list(target.items()) if isinstance(target, dict) else ()
-    for key, one in named:
-        if one is old and target is not None:
+    for key, part in named:
+        if part is old and target is not None:
             target[key] = new
         else:
-            _replace(one, old, new, seen)
+            _replace(part, old, new, seen)
 
 
 def _plain(value: Any, name: str) -> Any:

@@ -47,10 +47,10 @@ class _Accessors(Struct, frozen=True):
     put: Callable[[Any, Any], Any]
 
 
-_STATEFUL = _Accessors(lambda one: one.state_dict(), lambda one, tree: one.load_state_dict(tree))
-_PYTHON = _Accessors(lambda one: one.getstate(), lambda one, tree: one.setstate(tree))
-_LEGACY = _Accessors(lambda one: one.get_state(legacy=False), lambda one, tree: one.set_state(tree))
-_TORCH = _Accessors(lambda one: one.get_state(), lambda one, tree: one.set_state(tree))
+_STATEFUL = _Accessors(lambda obj: obj.state_dict(), lambda obj, tree: obj.load_state_dict(tree))
+_PYTHON = _Accessors(lambda obj: obj.getstate(), lambda obj, tree: obj.setstate(tree))
+_LEGACY = _Accessors(lambda obj: obj.get_state(legacy=False), lambda obj, tree: obj.set_state(tree))
+_TORCH = _Accessors(lambda obj: obj.get_state(), lambda obj, tree: obj.set_state(tree))
 _MODULE = _Accessors(tensors.module_state, tensors.set_module_state)
 _ESTIMATOR = _Accessors(estimator_state, set_estimator_state)
 

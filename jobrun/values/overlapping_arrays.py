@@ -131,7 +131,7 @@ def lay_out(layouts: Iterable[Layout], leaves: Mapping[Path, Any]) -> dict[Path,
     placed: dict[Path, Any] = {}
     for extent, members in layouts:
         arrays = {tuple(path): np.asarray(leaves[tuple(path)]) for path, _, _ in members}
-        if extent > _MOST_GAPS * max(1 << 10, sum(one.nbytes for one in arrays.values())):
+        if extent > _MOST_GAPS * max(1 << 10, sum(array.nbytes for array in arrays.values())):
             raise ValueError("arrays that share memory leave too large gaps")
         memory = np.zeros(extent, np.uint8)
         for path, offset, strides in members:
@@ -143,44 +143,46 @@ def lay_out(layouts: Iterable[Layout], leaves: Mapping[Path, Any]) -> dict[Path,
     return placed
 
 
-def _in_common(found: list[Memory]) -> list[Pair]:
-    spans = [(*_bounds(one.array), at) for at, one in enumerate(found)]
+def _in_common(memories: list[Memory]) -> list[Pair]:
+    spans = [(*_bounds(member.array), at) for at, member in enumerate(memories)]
     spans.sort()
     pairs: list[Pair] = []
     group: list[int] = []
     end = 0
     for low, high, at in spans:
         if low >= end:
-            pairs += _group_pairs(sorted((found[one] for one in group), key=_place_of))
+            pairs += _group_pairs(sorted((memories[index] for index in group), key=_place_of))
             group = []
         group.append(at)
         end = max(end, high)
-    return [*pairs, *_group_pairs(sorted((found[one] for one in group), key=_place_of))]
+    return [*pairs, *_group_pairs(sorted((memories[index] for index in group), key=_place_of))]
 
 
-def _place_of(one: Memory) -> Path:
-    return one.place
+def _place_of(memory: Memory) -> Path:
+    return memory.place
 
 
 def _group_pairs(group: list[Memory]) -> list[Pair]:
     """Find pairs of arrays that share memory, among arrays whose address ranges overlap."""
-    if len(group) > _MANY and all(one.owner is None for one in group):
-        return _marked_pairs([(one.place, one.array) for one in group])
+    if len(group) > _MANY and all(memory.owner is None for memory in group):
+        return _marked_pairs([(memory.place, memory.array) for memory in group])
     pairs: list[Pair] = []
-    for at, one in enumerate(group):
-        other = next((earlier for earlier in group[:at] if can_see(one, earlier)), None)
+    for at, memory in enumerate(group):
+        other = next((earlier for earlier in group[:at] if can_see(memory, earlier)), None)
         if other is not None:
-            pairs.append((other.place, one.place))
+            pairs.append((other.place, memory.place))
     return pairs
 
 
-def can_see(one: Memory, other: Memory) -> bool:
+def can_see(memory: Memory, other: Memory) -> bool:
     """Return whether two arrays share memory so that a change of one alters the other."""
-    if one.owner is not None and one.owner == other.owner:
+    if memory.owner is not None and memory.owner == other.owner:
         return False
     # Two read-only views may have a writable array below them, which is compared itself.
-    is_fixed = one.fixed and other.fixed and (one.owner is not None or other.owner is not None)
-    return not is_fixed and _shares(one.array, other.array)
+    is_fixed = (
+        memory.fixed and other.fixed and (memory.owner is not None or other.owner is not None)
+    )
+    return not is_fixed and _shares(memory.array, other.array)
 
 
 def _shares(first: Array, second: Array) -> bool:

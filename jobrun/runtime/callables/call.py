@@ -336,9 +336,9 @@ class _Call:
         Raises:
             TaskFailedError: E246.
         """
-        kept = frame.run.snapshots.kept_references
-        if kept:
-            kept.require_same_after_call(
+        registry = frame.run.snapshots.kept_references
+        if registry:
+            registry.require_same_after_call(
                 self._positions(frame, self._sources.values()),
                 self._positions(frame, self._step.outputs),
                 f"was changed by '{self._step.target}' in epoch {frame.epoch}",
@@ -469,10 +469,10 @@ class _Call:
                 registry.note(workspace, blob, parts, title, when, is_new=is_new)
 
     def _put(self, frame: Frame, blob: str, value: Value) -> None:
-        workspace, kept = self._workspace(frame, blob), frame.run.snapshots.kept_references
-        if kept:
+        workspace, registry = self._workspace(frame, blob), frame.run.snapshots.kept_references
+        if registry:
             # What was lent is still the same to who has kept it.
-            kept.follow(workspace, blob, workspace.get(blob), value)
+            registry.follow(workspace, blob, workspace.get(blob), value)
         workspace[blob] = value
 
     def _positions(self, frame: Frame, blobs: Iterable[str]) -> set[KeptPlace]:
@@ -500,15 +500,15 @@ def read_only_view(value: Value) -> Value:
 
 def _items(target: str, result: Any, outputs: tuple[str, ...]) -> list[Any]:
     if not isinstance(result, tuple | list):
-        found = f"one value of class {type(result).__name__}"
+        returned = f"one value of class {type(result).__name__}"
     elif len(result) != len(outputs):
-        found = f"{len(result)} values"
+        returned = f"{len(result)} values"
     else:
         return list(result)
     names = ", ".join(map(display_name, outputs))
     raise TaskFailedError.of(
         "E208",
-        f"the callable '{target}' returned {found}, but its step names {len(outputs)} blobs",
+        f"the callable '{target}' returned {returned}, but its step names {len(outputs)} blobs",
         f"return a tuple of {len(outputs)} values, for {names}",
     )
 
@@ -537,15 +537,15 @@ def _find_kept(owner: Any, key: Any, before: int = 0) -> Parts:
     """
     # Counted first: an argument that waits for the next one counts, too.
     is_kept = count_others(owner, key) > before
-    found = find_kept(owner[key], is_kept=is_kept)
-    if found and lives_on(owner[key]):
+    parts = find_kept(owner[key], is_kept=is_kept)
+    if parts and lives_on(owner[key]):
         # Cycles of a library's objects that nothing refers to any more keep none of it. They would
         # do so until Python happens to collect them: copied or not, by chance.
-        found.clear()
+        parts.clear()
         gc.collect()
         is_kept = count_others(owner, key) > before
-        found = find_kept(owner[key], is_kept=is_kept)
-    return found
+        parts = find_kept(owner[key], is_kept=is_kept)
+    return parts
 
 
 def _own_value(

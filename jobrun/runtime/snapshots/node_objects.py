@@ -81,19 +81,19 @@ def collect_state(
     # By types: of ten thousand arrays each question counts.
     if not objects and not any(map(may_be_compound, set(map(type, values.values())))):
         return values, frozenset()
-    found: dict[str, Value] = {}
+    parts: dict[str, Value] = {}
     for name in (*values, *objects):
         try:
             if is_tree(blobs[name]) and survey(blobs[name]) is not None:
                 # The end of the epoch has passed it by.
                 require_remakeable(blobs[name], name, note_remade)
-            found.update(_held(name, blobs[name], is_state=name in values))
+            parts.update(_held(name, blobs[name], is_state=name in values))
             if detector is not None and name not in values:
                 detector.require_same(name, blobs[name])
         except TaskFailedError as error:
             path = dict(origins).get(name, "")
-            raise TaskFailedError(*(replace(one, path=path) for one in error.faults)) from error
-    return found, frozenset(found.keys() - values.keys())
+            raise TaskFailedError(*(replace(fault, path=path) for fault in error.faults)) from error
+    return parts, frozenset(parts.keys() - values.keys())
 
 
 def _held(name: str, value: Value, *, is_state: bool) -> Mapping[str, Value]:
@@ -174,20 +174,20 @@ def restore_object_state(value: Any, state: ObjectState) -> None:
     put_state(value, _copy(state))
 
 
-def _expect_same_parts(name: str, own: ObjectState, state: ObjectState) -> None:
+def _expect_same_parts(name: str, captured: ObjectState, state: ObjectState) -> None:
     """Require that a node's object has the arrays of its saved state: names, dtypes, shapes."""
-    ours, theirs = trees.flatten(own.tree), trees.flatten(state.tree)
+    ours, theirs = trees.flatten(captured.tree), trees.flatten(state.tree)
     facts = [
         {"/".join(path): _form(leaf) for path, leaf in parts.leaves.items() if path[0] != GRADIENTS}
         for parts in (ours, theirs)
     ]
     here, there = facts
-    differences = [f"'{one}' is in the checkpoint only" for one in there if one not in here]
-    differences += [f"'{one}' is not in the checkpoint" for one in here if one not in there]
+    differences = [f"'{part}' is in the checkpoint only" for part in there if part not in here]
+    differences += [f"'{part}' is not in the checkpoint" for part in here if part not in there]
     differences += [
-        f"'{one}' is {there[one]} in the checkpoint and {here[one]} here"
-        for one in here
-        if one in there and here[one] != there[one]
+        f"'{part}' is {there[part]} in the checkpoint and {here[part]} here"
+        for part in here
+        if part in there and here[part] != there[part]
     ]
     if differences:
         more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
@@ -236,7 +236,7 @@ class SharedParts(Struct, frozen=True):
     def names(self) -> set[str]:
         """Return the names of a node's blobs that share arrays or objects with another blob."""
         pairs = (*self.parts, *self.arrays)
-        return {one[0] for pair in pairs for one in pair}
+        return {path[0] for pair in pairs for path in pair}
 
     def transient(self) -> frozenset[Pair]:
         """Return the pairs of arrays in a node's objects that may come and go.
@@ -352,33 +352,33 @@ class SharingTracker:
         self._allowed[node] = after
 
 
-def _changed_sharing(found: SharedParts, allowed: SharedParts) -> Fault | None:
+def _changed_sharing(sharing: SharedParts, allowed: SharedParts) -> Fault | None:
     """Return a ``Fault`` if a node's objects share more or fewer parts than before, else None."""
-    more = SharedParts(found.parts - allowed.parts, found.arrays - allowed.arrays).fault()
+    more = SharedParts(sharing.parts - allowed.parts, sharing.arrays - allowed.arrays).fault()
     if more is not None:
         return replace(more, message=f"{more.message}, and was not when it was made")
-    less = SharedParts(allowed.parts - found.parts, allowed.arrays - found.arrays).fault()
+    less = SharedParts(allowed.parts - sharing.parts, allowed.arrays - sharing.arrays).fault()
     return less and replace(less, message=f"it was so that {less.message}, and is not any more")
 
 
-def _unrestored_sharing(found: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
+def _unrestored_sharing(sharing: SharedParts, objects: Mapping[str, Any]) -> Fault | None:
     """Return a ``Fault`` if a resume would separate parts shared by a node's objects, else None."""
-    fault = found.fault()
+    fault = sharing.fault()
     if fault is None:
         return None
-    concerned = {name: one for name, one in objects.items() if name in found.names()}
+    concerned = {name: value for name, value in objects.items() if name in sharing.names()}
     why = ""
     try:
-        states = {name: copy_object_state(name, one) for name, one in concerned.items()}
+        states = {name: copy_object_state(name, value) for name, value in concerned.items()}
         for name, state in states.items():
             load_object_state(name, concerned[name], state)
         # A load makes new values of all others, so nothing of theirs would be shared.
-        if found.names() <= objects.keys() and find_sharing(objects) == found:
+        if sharing.names() <= objects.keys() and find_sharing(objects) == sharing:
             return None
     except JobrunError as error:
         why = f" ({error.faults[0].message})"
     return replace(fault, message=f"{fault.message}, and would not be after a resume{why}")
 
 
-def _is_gradient(place: Path) -> bool:
-    return place[1:2] == (GRADIENTS,)
+def _is_gradient(path: Path) -> bool:
+    return path[1:2] == (GRADIENTS,)

@@ -23,13 +23,13 @@ def find(kind: type) -> Adapter | None:
         return _TIMER
     if kind.__name__ == "BestSolution":
         return _BEST
-    if any(one.__name__ == "CMAEvolutionStrategy" for one in kind.__mro__):
+    if any(base.__name__ == "CMAEvolutionStrategy" for base in kind.__mro__):
         return _STRATEGY
     return _INNER if package_of(kind) == "cma" else None
 
 
 def _strategy_tree(strategy: Any) -> dict[str, Any]:
-    tree = {name: one for name, one in vars(strategy).items() if name not in _LEFT_OUT}
+    tree = {name: attribute for name, attribute in vars(strategy).items() if name not in _LEFT_OUT}
     variances = strategy.sm.variances
     if np.may_share_memory(tree["dC"], variances) and tree["dC"].shape == variances.shape:
         # A view of the sampler's matrix, which changes with it.
@@ -48,12 +48,12 @@ def _set_strategy(strategy: Any, tree: dict[str, Any]) -> None:
 
 def _best_tree(best: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Convert the best solution of a ``cma`` strategy to dicts to save, with copied arrays."""
-    made, rest = object_tree(best)
+    tree, contents = object_tree(best)
     state = {
-        name: one.copy() if isinstance(one, np.ndarray) else one
-        for name, one in rest["state"].items()
+        name: attribute.copy() if isinstance(attribute, np.ndarray) else attribute
+        for name, attribute in contents["state"].items()
     }
-    return made, {**rest, "state": state}
+    return tree, {**contents, "state": state}
 
 
 _INNER = object_adapter("cma", "numpy", inner=True)

@@ -27,12 +27,12 @@ def find(kind: type) -> Adapter | None:
 
 def _object_tree(value: Any) -> dict[str, Any]:
     nnx: Any = import_module("flax.nnx")
-    found = {
-        "/".join(map(str, path)): one
-        for path, one in nnx.iter_graph(value)
-        if type(one) in _PLAIN and "_pytree__nodes" not in path
+    attributes = {
+        "/".join(map(str, path)): attribute
+        for path, attribute in nnx.iter_graph(value)
+        if type(attribute) in _PLAIN and "_pytree__nodes" not in path
     }
-    return {"variables": nnx.to_pure_dict(nnx.state(value)), "attributes": found}
+    return {"variables": nnx.to_pure_dict(nnx.state(value)), "attributes": attributes}
 
 
 def _set_object(value: Any, tree: dict[str, Any]) -> None:
@@ -40,9 +40,9 @@ def _set_object(value: Any, tree: dict[str, Any]) -> None:
     state = nnx.state(value)
     nnx.replace_by_pure_dict(state, tree["variables"])
     nnx.update(value, state)
-    for path, one in tree["attributes"].items():
+    for path, attribute in tree["attributes"].items():
         *way, name = path.split("/")
-        _set_attribute(_part(value, way), name, one)
+        _set_attribute(_part(value, way), name, attribute)
 
 
 def _part(value: Any, way: list[str]) -> Any:
@@ -50,7 +50,7 @@ def _part(value: Any, way: list[str]) -> Any:
         if isinstance(value, list | tuple):
             value = value[int(step)]
         elif isinstance(value, dict):
-            value = {str(key): one for key, one in value.items()}[step]
+            value = {str(key): attribute for key, attribute in value.items()}[step]
         else:
             value = getattr(value, step)
     return value
@@ -76,6 +76,6 @@ def _refuse_code(module: Any) -> Any:
     )
 
 
-_FROZEN = Adapter(lambda one: one.unfreeze(), lambda kind, tree: kind(tree), immutable=True)
+_FROZEN = Adapter(lambda frozen: frozen.unfreeze(), lambda kind, tree: kind(tree), immutable=True)
 _OBJECT = Adapter(_object_tree, set=_set_object)
 _CODE = Adapter(_refuse_code, lambda _kind, tree: tree)

@@ -61,7 +61,7 @@ def _environments(value: Any) -> list[Any]:
     kinds = gymnasium.Env | gymnasium.vector.VectorEnv
     if isinstance(value, kinds):
         return [value]
-    if type(value) in (list, tuple) and value and all(isinstance(one, kinds) for one in value):
+    if type(value) in (list, tuple) and value and all(isinstance(part, kinds) for part in value):
         return list(value)
     return []
 
@@ -70,15 +70,15 @@ def _environment_tree(env: Any) -> dict[str, Any]:
     if type(env).__name__ == "AsyncVectorEnv":
         raise UnsavableError((), f"{class_text(env)}, whose processes have the environments")
     tree: dict[str, Any] = {"class": class_name(type(env))}
-    for name, one in vars(env).items():
-        sort = _sort_attribute(name, one)
+    for name, attribute in vars(env).items():
+        sort = _sort_attribute(name, attribute)
         if sort == _VALUE:
-            tree.setdefault("values", {})[name] = one
+            tree.setdefault("values", {})[name] = attribute
         elif sort == _PARTS:
-            parts = [_environment_tree(part) for part in _environments(one)]
+            parts = [_environment_tree(part) for part in _environments(attribute)]
             tree.setdefault("parts", {})[name] = parts
         elif sort == _SPACE:
-            tree.setdefault("spaces", {})[name] = [space._np_random for space in _spaces(one)]
+            tree.setdefault("spaces", {})[name] = [space._np_random for space in _spaces(attribute)]
     return tree
 
 
@@ -86,8 +86,8 @@ def _spaces(space: Any) -> Iterator[Any]:
     """Iterate over a gymnasium space and all nested ones; each has its own random generator."""
     yield space
     inside = getattr(space, "spaces", ())
-    for one in inside.values() if hasattr(inside, "values") else inside:
-        yield from _spaces(one)
+    for attribute in inside.values() if hasattr(inside, "values") else inside:
+        yield from _spaces(attribute)
     if hasattr(space, "feature_space"):
         yield from _spaces(space.feature_space)
 
@@ -96,8 +96,8 @@ def _set_environment(env: Any, tree: dict[str, Any]) -> None:
     if class_name(type(env)) != tree["class"]:
         raise ValueError(f"it is a {class_name(type(env))}, and {tree['class']} was saved")
     values = tree.get("values", {})
-    for name, one in list(vars(env).items()):
-        if name not in values and _sort_attribute(name, one) == _VALUE:
+    for name, attribute in list(vars(env).items()):
+        if name not in values and _sort_attribute(name, attribute) == _VALUE:
             del vars(env)[name]
     vars(env).update(values)
     for name, parts in tree.get("parts", {}).items():

@@ -27,12 +27,12 @@ def _bit_generator_tree(value: Any) -> dict[str, Any]:
 
 
 def _make_bit_generator(kind: Any, tree: Any) -> Any:
-    made = kind(0 if tree["seed"] is None else tree["seed"])
+    generator = kind(0 if tree["seed"] is None else tree["seed"])
     if tree["seed"] is None:
         # As RandomState(7) seeds it, without a sequence.
-        made._legacy_seeding(0)
-    made.state = tree["state"]
-    return made
+        generator._legacy_seeding(0)
+    generator.state = tree["state"]
+    return generator
 
 
 def _seed_tree(value: Any) -> dict[str, Any]:
@@ -57,13 +57,13 @@ def _make_random_state(kind: Any, tree: Any) -> Any:
         return _GLOBAL
     if "generator" in tree:
         bits = tree["generator"]
-        made = kind(bits)
-        made.set_state({**bits.state, "has_gauss": tree["has_gauss"], "gauss": tree["gauss"]})
-        return made
+        generator = kind(bits)
+        generator.set_state({**bits.state, "has_gauss": tree["has_gauss"], "gauss": tree["gauss"]})
+        return generator
     # As saved before the bit generator was kept.
-    made = kind(getattr(np.random, tree["bit_generator"])(0))
-    made.set_state(tree)
-    return made
+    generator = kind(getattr(np.random, tree["bit_generator"])(0))
+    generator.set_state(tree)
+    return generator
 
 
 def _objects_tree(value: Any) -> dict[str, Any]:
@@ -75,11 +75,11 @@ def _objects_tree(value: Any) -> dict[str, Any]:
 
 
 def _make_objects(_: type, tree: Any) -> Any:
-    made = np.empty(len(tree["items"]), object)
-    for at, one in enumerate(tree["items"]):
-        made[at] = one
-    made = made.reshape(tree["shape"])
-    return np.asfortranarray(made) if "order" in tree else made
+    array = np.empty(len(tree["items"]), object)
+    for at, item in enumerate(tree["items"]):
+        array[at] = item
+    array = array.reshape(tree["shape"])
+    return np.asfortranarray(array) if "order" in tree else array
 
 
 _BIT_GENERATOR = Adapter(_bit_generator_tree, _make_bit_generator, inner=True)

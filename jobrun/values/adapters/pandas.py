@@ -43,22 +43,22 @@ def find(kind: type) -> Adapter | None:
 
 
 def _tree(value: Any) -> Any:
-    tree, rest = object_tree(value)
-    state = rest.get("state")
+    tree, more = object_tree(value)
+    state = more.get("state")
     if isinstance(state, dict) and "_cache" in state:
         # What properties have computed: it depends on what was looked at in this process.
-        rest = rest | {"state": {name: part for name, part in state.items() if name != "_cache"}}
-    return tree, rest
+        more = more | {"state": {name: part for name, part in state.items() if name != "_cache"}}
+    return tree, more
 
 
 def _copied_tree(value: Any) -> Any:
     # Frames and indices share memory until one of them is written to, which no user can see.
-    tree, rest = _tree(value.copy(deep=True))
-    state = rest.get("state")
+    tree, more = _tree(value.copy(deep=True))
+    state = more.get("state")
     if isinstance(state, dict) and state.get("attrs"):
         # Those of the copy are copies, and something else may have parts of these.
-        rest = rest | {"state": state | {"attrs": value.attrs}}
-    return tree, rest
+        more = more | {"state": state | {"attrs": value.attrs}}
+    return tree, more
 
 
 def _make(kind: type, tree: Any) -> Any:
@@ -78,10 +78,10 @@ def _arrays_of(values: Any) -> list[Any]:
     if values is None or isinstance(values, np.ndarray):
         return [] if values is None or values.dtype.hasobject else [values]
     chunks = getattr(getattr(values, "_pa_array", None), "chunks", ())
-    buffers = [one for chunk in chunks for one in chunk.buffers() if one is not None and one.size]
+    buffers = [buffer for chunk in chunks for buffer in chunk.buffers() if buffer and buffer.size]
     parts = (getattr(values, name, None) for name in _HELD)
     ours = [array for part in parts for array in _arrays_of(part)]
-    return [*ours, *(np.frombuffer(one, np.uint8) for one in buffers)]
+    return [*ours, *(np.frombuffer(buffer, np.uint8) for buffer in buffers)]
 
 
 _FRAME = Adapter(_copied_tree, _make, fill=fill_object, memory=_frame_memory)

@@ -111,40 +111,41 @@ def object_tree(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         UnsavableError: It does not support that.
     """
+    kind, title = type(value), class_text(value)
     try:
-        form = value.__reduce_ex__(_PROTOCOL)
+        reduced = value.__reduce_ex__(_PROTOCOL)
     except Exception as error:
-        raise UnsavableError((), f"{class_text(value)}, which cannot be copied: {error}") from error
-    if isinstance(form, str):
+        raise UnsavableError((), f"{title}, which cannot be copied: {error}") from error
+    if isinstance(reduced, str):
         # Of pandas.NA, the class says another module than the one where it is.
-        names = [f"{place}:{form}" for place in (type(value).__module__, package_of(type(value)))]
-        found = [name for name in names if find_by_name(name) is value]
-        if not found:
-            raise UnsavableError((), f"{class_text(value)}, which is not found by its name {form}")
-        return {"name": found[0]}, {}
-    parts: list[Any] = [*form, *[None] * (6 - len(form))]
+        names = [f"{module}:{reduced}" for module in (kind.__module__, package_of(kind))]
+        importable = [name for name in names if find_by_name(name) is value]
+        if not importable:
+            raise UnsavableError((), f"{title}, which is not found by its name {reduced}")
+        return {"name": importable[0]}, {}
+    parts: list[Any] = [*reduced, *[None] * (6 - len(reduced))]
     function, arguments, state, items, pairs, setter = parts
     if setter is not None:
-        raise UnsavableError((), f"{class_text(value)}, whose state is set by a function")
+        raise UnsavableError((), f"{title}, whose state is set by a function")
     tree: dict[str, Any] = {}
-    if function is _reduce_newobj and arguments[0] is type(value):
+    if function is _reduce_newobj and arguments[0] is kind:
         arguments = arguments[1:]
-    elif function is _reduce_reconstructor and arguments[0] is type(value):
+    elif function is _reduce_reconstructor and arguments[0] is kind:
         _, base, content = arguments
         arguments = () if base is object else (content,)
         if base is not object:
             tree["base"] = base.__name__
-    elif function is type(value):
+    elif function is kind:
         tree["by"] = "call"
     else:
         tree["by"] = named_tree(function)
     if arguments:
         tree["arguments"] = tuple(arguments)
-    rest: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for name, part in (("state", state), ("items", items), ("pairs", pairs)):
         if part is not None:
-            rest[name] = list(part) if name in ("items", "pairs") else part
-    return tree, rest
+            contents[name] = list(part) if name in ("items", "pairs") else part
+    return tree, contents
 
 
 def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
@@ -154,16 +155,16 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
         ValueError: The tree fits no such object, or a function of another package would make it.
     """
     if "name" in tree:
-        found = find_by_name(tree["name"])
-        if type(found) is not kind:
+        named = find_by_name(tree["name"])
+        if type(named) is not kind:
             raise ValueError(f"there is no {tree['name']} of class {class_name(kind)}")
-        return found
+        return named
     arguments = tree.get("arguments", ())
     if "base" in tree:
         base = _BASES[tree["base"]]
-        made = base.__new__(kind, *arguments)
-        base.__init__(made, *arguments)
-        return made
+        value = base.__new__(kind, *arguments)
+        base.__init__(value, *arguments)
+        return value
     match tree.get("by"):
         case None:
             return kind.__new__(kind, *arguments)
@@ -175,23 +176,23 @@ def new_object(kind: type, tree: Any, packages: Iterable[str]) -> Any:
             return find_by_name(name)(*arguments)
 
 
-def fill_object(made: Any, rest: Any) -> None:
+def fill_object(value: Any, contents: Any) -> None:
     """Set the items and state of a Python object rebuilt from what ``__reduce_ex__`` returned."""
-    if rest.get("items"):
-        made.extend(rest["items"])
-    for key, one in rest.get("pairs", ()):
-        made[key] = one
-    for name, one in rest.get("attributes", {}).items():
-        object.__setattr__(made, name, one)
-    if "state" not in rest:
+    if contents.get("items"):
+        value.extend(contents["items"])
+    for key, item in contents.get("pairs", ()):
+        value[key] = item
+    for name, item in contents.get("attributes", {}).items():
+        object.__setattr__(value, name, item)
+    if "state" not in contents:
         return
-    state = rest["state"]
+    state = contents["state"]
     # Asked of the class: a new object may have a __getattr__ that needs its attributes.
-    if hasattr(type(made), "__setstate__"):
-        made.__setstate__(state)
+    if hasattr(type(value), "__setstate__"):
+        value.__setstate__(state)
         return
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     if attributes:
-        vars(made).update(attributes)
-    for name, one in (slots or {}).items():
-        setattr(made, name, one)
+        vars(value).update(attributes)
+    for name, item in (slots or {}).items():
+        setattr(value, name, item)

@@ -293,15 +293,15 @@ def find_by_name(name: str) -> Any:
     package = module.partition(".")[0]
     if name in _HIDDEN:
         return _HIDDEN[name]
-    found: Any = sys.modules.get(module)
-    if found is None and (package in _SHIPPED or package in _STANDARD or _is_admitted(module)):
+    value: Any = sys.modules.get(module)
+    if value is None and (package in _SHIPPED or package in _STANDARD or _is_admitted(module)):
         try:
-            found = import_module(module)
+            value = import_module(module)
         except ImportError:
             return None
     for part in path.split("."):
-        found = None if found is None else getattr(found, part, None)
-    return _find_own(name) if found is None else found
+        value = None if value is None else getattr(value, part, None)
+    return _find_own(name) if value is None else value
 
 
 def _find_own(name: str) -> type | None:
@@ -346,10 +346,10 @@ def is_named(kind: type) -> bool:
 
 def find_named_value(name: str) -> Any:
     """Find an adapted function or class by its name; return an ``UnboundValue`` if missing."""
-    found = find_by_name(name)
-    adapter = find_adapter(type(found))
+    value = find_by_name(name)
+    adapter = find_adapter(type(value))
     return (
-        found
+        value
         if adapter is not None and adapter.by_name
         else note_unbound(UnboundValue(name, 0, None))
     )
@@ -512,20 +512,20 @@ def make_adapted(
         raise RemakeError(name, error) from error
 
 
-def fill_adapted(made: Any, name: str, rest: Any) -> None:
+def fill_adapted(value: Any, name: str, content: Any) -> None:
     """Fill a value, which its registered adapter has made empty, with its saved content.
 
     Raises:
         ValueError: The adapter fails.
     """
-    if type(made) is UnboundValue:
-        made.rest = rest
+    if type(value) is UnboundValue:
+        value.rest = content
         return
-    adapter = find_adapter(type(made))
+    adapter = find_adapter(type(value))
     if adapter is None or adapter.fill is None:
         raise ValueError(f"a value of class {name} was saved by an adapter of another form")
     try:
-        adapter.fill(made, rest)
+        adapter.fill(value, content)
     except Exception as error:
         raise RemakeError(name, error) from error
 

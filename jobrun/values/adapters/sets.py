@@ -121,20 +121,20 @@ def _make(kind: type, tree: Any) -> Any:
     if kind is frozenset:
         full = frozenset().union(*stages)
         return frozenset(gaps).symmetric_difference(full) if gaps else full
-    made = _empty_with_finger(tree["finger"])
+    rebuilt = _empty_with_finger(tree["finger"])
     if tree["size"] == 2 * _SMALLEST and len(order) == 2:
         # What is left when most of a set is removed at once.
         removed = [_Placeholder(slot) for slot in range(_SMALLEST)]
-        made.update(dict.fromkeys(removed), order)
-        made.difference_update(removed)
+        rebuilt.update(dict.fromkeys(removed), order)
+        rebuilt.difference_update(removed)
     else:
-        made.update(*stages)
+        rebuilt.update(*stages)
     for placeholder, item in zip(late, tree["items"][early:], strict=True):
-        made.discard(placeholder)
-        made.add(item)
+        rebuilt.discard(placeholder)
+        rebuilt.add(item)
     for gap in gaps:  # one by one, which leaves the table as large as it is
-        made.discard(gap)
-    return made
+        rebuilt.discard(gap)
+    return rebuilt
 
 
 def _check_hash(item: Any) -> None:
@@ -148,8 +148,8 @@ def _check_hash(item: Any) -> None:
         or (item is None and sys.version_info < (3, 12))
         or item != item  # noqa: PLR0124 - NaN, whose hash is its address
     ):
-        what = "nan" if isinstance(item, float) else class_text(item)
-        raise UnsavableError((), f"a set with {what}, by whose address it is ordered")
+        subject = "nan" if isinstance(item, float) else class_text(item)
+        raise UnsavableError((), f"a set with {subject}, by whose address it is ordered")
 
 
 def _name(value: AnySet) -> str:
@@ -209,7 +209,7 @@ def _filling_order(table: _Table) -> list[Any]:
     while displaced:
         waiting = []
         for item, slot in displaced:
-            if next(one for one in _tried(hash(item), mask) if one not in taken) == slot:
+            if next(free for free in _tried(hash(item), mask) if free not in taken) == slot:
                 order.append(item)
                 taken.add(slot)
             else:
@@ -249,13 +249,13 @@ def _stages(order: list[Any], size: int) -> list[Iterable[Any]]:
 
 def _empty_with_finger(finger: int) -> set[Any]:
     """Make an empty set whose ``pop`` begins its search at a given slot of the hash table."""
-    made: set[Any] = set()
+    rebuilt: set[Any] = set()
     if finger:
         count = max(5, 1 << finger.bit_length() - 1)
-        made.update(dict.fromkeys(_Placeholder(finger - 1 + number) for number in range(count)))
-        made.pop()
-        made.clear()
-    return made
+        rebuilt.update(dict.fromkeys(_Placeholder(finger - 1 + number) for number in range(count)))
+        rebuilt.pop()
+        rebuilt.clear()
+    return rebuilt
 
 
 SET = Adapter(_tree, _make)

@@ -60,9 +60,9 @@ def _datetime_tree(value: Any) -> dict[str, Any]:
 
 
 def _make_datetime(kind: Any, tree: Any) -> Any:
-    made = kind.fromisoformat(tree["text"])
+    value = kind.fromisoformat(tree["text"])
     more = {"tzinfo": tree["zone"]} if "zone" in tree else {}
-    return made.replace(fold=tree.get("fold", 0), **more) if more or "fold" in tree else made
+    return value.replace(fold=tree.get("fold", 0), **more) if more or "fold" in tree else value
 
 
 def _enum_tree(value: Any) -> str:
@@ -91,9 +91,9 @@ def _method_tree(value: Any) -> dict[str, Any]:
             or has it as an attribute, which is not there yet when the object is made again.
     """
     owner, name = value.__self__, value.__name__
-    found = getattr(owner, name, None)
-    is_found = type(found) is MethodType and (
-        found.__func__ is value.__func__ and found.__self__ is owner
+    bound = getattr(owner, name, None)
+    is_found = type(bound) is MethodType and (
+        bound.__func__ is value.__func__ and bound.__self__ is owner
     )
     is_own = not isinstance(owner, type) and (
         name in getattr(owner, "__dict__", ())
@@ -117,9 +117,9 @@ def _bytes_of(value: Any) -> list[Any]:
 
 
 def _random(kind: type, tree: Any) -> Any:
-    made = kind()
-    made.setstate(tree)
-    return made
+    value = kind()
+    value.setstate(tree)
+    return value
 
 
 def _count_tree(value: Any) -> list[Any]:

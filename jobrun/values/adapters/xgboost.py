@@ -46,33 +46,33 @@ def _booster_tree(booster: Any) -> dict[str, Any]:
     return {"bytes": bytes(state.pop("handle")), "attributes": state}
 
 
-def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
+def _require_repeatable(booster: Any, config: dict[str, Any]) -> None:
     """Refuse an ``xgboost.Booster`` whose random sampling would differ after a resume.
 
     Args:
         booster: Which.
-        found: Its settings by name.
+        config: Its settings by name.
     """
-    sampled = [name for name, bound in _SAMPLED_BELOW.items() if float(found.get(name, 1)) < bound]
-    dropped = [name for name, bound in _SAMPLED_ABOVE.items() if float(found.get(name, 0)) > bound]
+    sampled = [name for name, bound in _SAMPLED_BELOW.items() if float(config.get(name, 1)) < bound]
+    dropped = [name for name, bound in _SAMPLED_ABOVE.items() if float(config.get(name, 0)) > bound]
     if not sampled and not dropped:
         return
     name, *_ = (*sampled, *dropped)
-    if found.get("seed_per_iteration") not in ("1", "true"):
+    if config.get("seed_per_iteration") not in ("1", "true"):
         raise UnsavableError(
             (),
             f"an xgboost.Booster with {name}, whose generator cannot be saved; set "
             "seed_per_iteration to true",
         )
-    columns = [one for one in sampled if one != "subsample"]
-    if columns and found.get("tree_method") == "approx":
+    columns = [setting for setting in sampled if setting != "subsample"]
+    if columns and config.get("tree_method") == "approx":
         raise UnsavableError(
             (),
             f"an xgboost.Booster with {columns[0]} and tree_method approx, whose generator cannot "
             "be saved; set tree_method to hist or exact",
         )
     before = _rounds.get(booster, booster.num_boosted_rounds())
-    if sampled and found.get("tree_method") != "exact" and booster.num_boosted_rounds() != before:
+    if sampled and config.get("tree_method") != "exact" and booster.num_boosted_rounds() != before:
         raise UnsavableError(
             (),
             f"an xgboost.Booster with {name} that was updated in place, whose samples would be "
@@ -83,14 +83,14 @@ def _require_repeatable(booster: Any, found: dict[str, Any]) -> None:
 
 def _settings(config: Any) -> Any:
     """Iterate over the name and value of each setting that XGBoost reports of a booster."""
-    for name, one in config.items():
-        if isinstance(one, dict):
-            yield from _settings(one)
-        elif isinstance(one, list):
-            for part in one:
+    for name, setting in config.items():
+        if isinstance(setting, dict):
+            yield from _settings(setting)
+        elif isinstance(setting, list):
+            for part in setting:
                 yield from _settings(part) if isinstance(part, dict) else ()
         else:
-            yield name, one
+            yield name, setting
 
 
 def _make_booster(kind: Any, tree: Any) -> Any:

@@ -162,11 +162,11 @@ def explain_unsavable(value: Any) -> str:
 def find_class(name: str) -> type | None:
     """Find the class of a named tuple or dataclass by name among imported modules, or None."""
     module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = None if found is None else vars(found).get(part)
-    is_record = isinstance(found, type) and record_form(found) is not None
-    return found if is_record and class_name(found) == name else None
+        value = None if value is None else vars(value).get(part)
+    is_record = isinstance(value, type) and record_form(value) is not None
+    return value if is_record and class_name(value) == name else None
 
 
 def make_named_tuple(name: str, items: Mapping[str, Any]) -> Any:
@@ -193,14 +193,14 @@ def begin_dataclass(name: str, names: Sequence[str]) -> Any:
     return object.__new__(kind)
 
 
-def fill_fields(made: Any, items: Mapping[str, Any]) -> None:
+def fill_fields(record: Any, items: Mapping[str, Any]) -> None:
     """Set the fields of an empty dataclass instance that ``begin_dataclass`` made."""
-    if type(made) is UnboundRecord:
-        cast("dict[str, Any]", made.items).update(items)
+    if type(record) is UnboundRecord:
+        cast("dict[str, Any]", record.items).update(items)
         return
-    for name, one in items.items():
+    for name, item in items.items():
         # As a frozen dataclass does it itself.
-        object.__setattr__(made, name, one)
+        object.__setattr__(record, name, item)
 
 
 def _expected(name: str, form: Form, names: Iterable[str]) -> Any:
@@ -219,7 +219,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
     if record_form(kind) == "tuple":
         names: tuple[str, ...] = kind._fields
         return names
-    return tuple(one.name for one in fields(kind))
+    return tuple(each.name for each in fields(kind))
 
 
 def _own(value: Any, name: str, missing: object) -> Any:
@@ -233,11 +233,11 @@ def _own(value: Any, name: str, missing: object) -> Any:
 
 
 def _slots(kind: type) -> tuple[str, ...]:
-    found: list[str] = []
-    for one in kind.__mro__:
-        slots = one.__dict__.get("__slots__", ())
-        found += [slots] if isinstance(slots, str) else slots
-    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
+    listed: list[str] = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        listed += [slots] if isinstance(slots, str) else slots
+    return tuple(name for name in listed if name not in ("__dict__", "__weakref__"))
 
 
 @lru_cache(maxsize=1024)

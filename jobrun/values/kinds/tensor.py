@@ -136,8 +136,8 @@ def memory_key(tensor: Tensor) -> tuple[Any, ...] | None:
     if not tensor.numel():
         return None
     strides = tuple(tensor.stride())
-    place = tensor.data_ptr(), tuple(tensor.shape), strides
-    return (*place, str(tensor.dtype), str(tensor.device), tensor.is_conj(), tensor.is_neg())
+    view = tensor.data_ptr(), tuple(tensor.shape), strides
+    return (*view, str(tensor.dtype), str(tensor.device), tensor.is_conj(), tensor.is_neg())
 
 
 def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
@@ -146,10 +146,10 @@ def to_arrays(tensors: Iterable[Tensor]) -> list[Array]:
     What is on a CUDA device comes by way of pinned memory, all of it at a time: the copies are
     only begun, and waited for together.
     """
-    begun = [_on_host(one.detach().resolve_conj().resolve_neg()) for one in tensors]
+    begun = [_on_host(tensor.detach().resolve_conj().resolve_neg()) for tensor in tensors]
     for device in {device for _, device in begun if device is not None}:
         require_torch().cuda.synchronize(device)
-    return [_as_array(one) for one, _ in begun]
+    return [_as_array(tensor) for tensor, _ in begun]
 
 
 def from_array(array: Array, facts: Mapping[str, Any], *, place: bool = True) -> Tensor:
@@ -240,13 +240,17 @@ def module_state(module: Any) -> Any:
     tree = copy.copy(tree)
     versions = getattr(tree, "_metadata", None)
     if versions is not None:
-        facts = OrderedDict((name, dict(one)) for name, one in versions.items())
+        facts = OrderedDict((name, dict(version)) for name, version in versions.items())
         for name, part in module.named_modules():
             facts.setdefault(name, {})[_TRAINING] = bool(part.training)
         tree._metadata = facts  # type: ignore[attr-defined]
-    found = {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
-    if found:
-        tree[GRADIENTS] = found
+    gradients = {
+        name: parameter.grad
+        for name, parameter in module.named_parameters()
+        if parameter.grad is not None
+    }
+    if gradients:
+        tree[GRADIENTS] = gradients
     return tree
 
 
@@ -256,21 +260,21 @@ def set_module_state(module: Any, tree: Any) -> None:
     Raises:
         Exception: What the module raises.
     """
-    found: dict[str, Any] = {}
+    gradients: dict[str, Any] = {}
     versions: Any = getattr(tree, "_metadata", None) or {}
     if isinstance(tree, dict) and GRADIENTS in tree:
         tree = copy.copy(tree)
-        found = tree.pop(GRADIENTS)
+        gradients = tree.pop(GRADIENTS)
     module.load_state_dict(tree)
-    modes = {name: one[_TRAINING] for name, one in versions.items() if _TRAINING in one}
+    modes = {name: facts[_TRAINING] for name, facts in versions.items() if _TRAINING in facts}
     for name, part in module.named_modules():
         if name in modes:
             part.training = modes[name]
-    if not modes and not found:
+    if not modes and not gradients:
         # It says nothing of gradients: another object may have put them there.
         return
     for name, parameter in module.named_parameters():
-        _set_gradient(parameter, found.get(name))
+        _set_gradient(parameter, gradients.get(name))
 
 
 def _set_gradient(parameter: Any, gradient: Any) -> None:
